@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.timing import Sample, alternate, repeated
-from mobench.subproblems import epo_lp, min_norm, project_simplex, project_weighted_simplex, qp
+from mobench.solvers import epo_lp, min_norm, project_simplex, project_weighted_simplex, qp
 
 Inputs = tuple[Tensor, ...]
 

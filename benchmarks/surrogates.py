@@ -23,8 +23,8 @@ from mobench.core.output import Last
 from mobench.core.preferences import Runs
 from mobench.oracles import EMA, Minibatch
 from mobench.problems import PLS, ConstrainedGaussian
-from mobench.subproblems import reference
-from mobench.subproblems.surrogate import Surrogate, solve_surrogate
+from mobench.solvers import reference
+from mobench.solvers.surrogate import Surrogate, solve_surrogate
 
 Step = tuple[Surrogate, Tensor]
 # steps before the recorded ones, and how many are recorded

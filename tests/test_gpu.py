@@ -36,7 +36,7 @@ from mobench.jobs.rows import finish
 from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
 from mobench.jobs.train import train
-from mobench.subproblems import min_norm, qp
+from mobench.solvers import min_norm, qp
 from mobench.sweep.planner import Planner
 from mobench.system import gpu as system
 from mobench.system import gpu_lock

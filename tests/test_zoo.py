@@ -36,11 +36,11 @@ from mobench.core.point import TablePoint
 from mobench.core.preferences import ray, spread
 from mobench.core.random import counter_uniform
 from mobench.metrics.hypervolume import hypervolume
-from mobench.subproblems import TOLERANCE, min_norm, qp
-from mobench.subproblems.alike import alike
-from mobench.subproblems.dual_cone import dual_cone
-from mobench.subproblems.spectrum import spectrum
-from tests.subproblems.test_subproblem_qp import jacobian
+from mobench.solvers import TOLERANCE, min_norm, qp
+from mobench.solvers.alike import alike
+from mobench.solvers.dual_cone import dual_cone
+from mobench.solvers.spectrum import spectrum
+from tests.solvers.test_subproblem_qp import jacobian
 
 torchjd = pytest.importorskip("torchjd")
 from torchjd import aggregation, scalarization  # noqa: E402

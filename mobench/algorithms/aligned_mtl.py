@@ -13,10 +13,10 @@ from mobench.algorithms.mixing import Mixed
 from mobench.core.algorithm import Info, State
 from mobench.core.arrays import Array, tensor
 from mobench.errors import choose
-from mobench.subproblems.host import on_host
-from mobench.subproblems.qp import rows
-from mobench.subproblems.solution import TOLERANCE, Solution
-from mobench.subproblems.spectrum import Spectrum, spectrum
+from mobench.solvers.host import on_host
+from mobench.solvers.qp import rows
+from mobench.solvers.solution import TOLERANCE, Solution
+from mobench.solvers.spectrum import Spectrum, spectrum
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from mobench.core.algorithm import Info, State, Weighting
 from mobench.core.arrays import tensor
-from mobench.subproblems.alike import NOTHING, alike
-from mobench.subproblems.host import on_host
-from mobench.subproblems.qp import rows
-from mobench.subproblems.solution import TOLERANCE, Solution
+from mobench.solvers.alike import NOTHING, alike
+from mobench.solvers.host import on_host
+from mobench.solvers.qp import rows
+from mobench.solvers.solution import TOLERANCE, Solution
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,8 +26,8 @@ from mobench.core.algorithm import Algorithm, Context, Info, Real, State, Step
 from mobench.core.oracle import Spec
 from mobench.core.point import Point
 from mobench.errors import ConfigError, choose
-from mobench.subproblems import reference
-from mobench.subproblems.surrogate import SETS, Surrogate, SurrogateSolution, solve_surrogate
+from mobench.solvers import reference
+from mobench.solvers.surrogate import SETS, Surrogate, SurrogateSolution, solve_surrogate
 
 
 def conditions(spec: Spec, decay: float, what: str) -> list[str]:

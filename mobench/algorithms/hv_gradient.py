@@ -16,7 +16,7 @@ from torch import Tensor
 from mobench.core.algorithm import Context, Info, Real, State, Weighting
 from mobench.errors import CompatibilityError, ConfigError
 from mobench.metrics.hypervolume import MOST_OBJECTIVES, exact_seconds, hypervolume
-from mobench.subproblems.host import on_host
+from mobench.solvers.host import on_host
 
 MARGIN = 1.1
 SLOWEST = 60.0  # seconds of a step, at most

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from mobench.core.algorithm import Info, State, Weighting
 from mobench.core.arrays import tensor
-from mobench.subproblems.alike import NOTHING, alike
-from mobench.subproblems.host import on_host
-from mobench.subproblems.qp import rows
-from mobench.subproblems.solution import TOLERANCE, Solution
+from mobench.solvers.alike import NOTHING, alike
+from mobench.solvers.host import on_host
+from mobench.solvers.qp import rows
+from mobench.solvers.solution import TOLERANCE, Solution
 
 SUM = 1e-12
 """|sum w_m| below this share of sum |w_m| is what rounding leaves of 0."""

@@ -1,4 +1,4 @@
-"""Numba's kernels: the small solvers, Gram matrices (`gramian`) and sweeps of LeNet's maps (`windows`).
+"""How Numba's kernels are imported: those of the small solvers, Gram matrices, sweeps of LeNet's maps.
 
 They are imported at the first call that uses them, and compiled once on a machine: Numba keeps what it has
 compiled below $MOBENCH_CACHE, else beside the package, else in the user's own cache folder.
@@ -19,7 +19,7 @@ from torch import Tensor
 from mobench.errors import ConfigError
 from mobench.system.console import say
 
-PREFIX = "mobench.kernels."
+PREFIX = "mobench."
 
 
 def _announce(module: ModuleType) -> None:
@@ -46,7 +46,7 @@ def _announce(module: ModuleType) -> None:
 
 @functools.cache
 def module(name: str) -> ModuleType:
-    """Imports mobench.kernels.<name>, to be compiled at its first call.
+    """Imports mobench.<name>, to be compiled at its first call.
 
     Raises:
         ConfigError: Numba cannot be imported.
@@ -70,6 +70,11 @@ def module(name: str) -> ModuleType:
     return kernels
 
 
+def compiled_solver(name: str) -> ModuleType:
+    """Returns mobench.solvers.kernels.<name>."""
+    return module(f"solvers.kernels.{name}")
+
+
 def on_cpu(name: str, like: Tensor) -> ModuleType | None:
-    """mobench.kernels.<name> for tensors on the device of `like`; None on a GPU."""
+    """Returns mobench.<name> for tensors on the device of `like`; None on a GPU."""
     return module(name) if like.device.type == "cpu" else None

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.arrays import Array, arrays, integers, runs_last, zeros
-from mobench.subproblems.solution import TINY, Solution, certified
+from mobench.solvers.solution import TINY, Solution, certified
 
 
 @lru_cache(maxsize=64)

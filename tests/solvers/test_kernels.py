@@ -13,10 +13,10 @@ from torch import Tensor
 
 from mobench.errors import ConfigError
 from mobench.kernels import compiled
-from mobench.subproblems import TOLERANCE, Solution, qp
-from mobench.subproblems.dual import Dual, ferero_dual
+from mobench.solvers import TOLERANCE, Solution, qp
+from mobench.solvers.dual import Dual, ferero_dual
 from tests.conftest import REPOSITORY
-from tests.subproblems.test_subproblem_qp import gram, jacobian
+from tests.solvers.test_subproblem_qp import gram, jacobian
 
 
 def over_all(*program: Tensor) -> Solution:
@@ -66,7 +66,7 @@ def test_dual_of_every_rank_and_scale(family: str, g: int, M: int, h: int, adapt
 
 LATE = """
 import sys, torch
-from mobench.subproblems import min_norm, qp
+from mobench.solvers import min_norm, qp
 import mobench.algorithms.mgda, mobench.algorithms.epo, mobench.algorithms.ferero
 assert not min_norm(torch.eye(2)[None]).failed
 assert "numba" not in sys.modules
@@ -105,4 +105,4 @@ def test_an_installation_without_numba_says_what_to_do(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "numba.core", None)
     monkeypatch.delitem(sys.modules, "numba.core.config", raising=False)
     with pytest.raises(ConfigError, match="pip install --upgrade numba"):
-        compiled.module.__wrapped__("pivoting")
+        compiled.module.__wrapped__("solvers.kernels.pivoting")

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from mobench.subproblems import min_norm
-from mobench.subproblems.prox_norm import prox_norm, prox_norm_free
+from mobench.solvers import min_norm
+from mobench.solvers.prox_norm import prox_norm, prox_norm_free
 
 TIGHT = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-9)
 # so tight, or 1e-5 in t cannot be told

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from mobench.core.sets import Ball, Box, Free, Intervals, L1Epigraph, Set
-from mobench.kernels.surrogate import Limits
-from mobench.subproblems import TOLERANCE, reference
-from mobench.subproblems.surrogate import Surrogate, SurrogateSolution, solve_surrogate
+from mobench.solvers import TOLERANCE, reference
+from mobench.solvers.kernels.surrogate import Limits
+from mobench.solvers.surrogate import Surrogate, SurrogateSolution, solve_surrogate
 from tests.reference import csmoo
 
-MODULE = sys.modules["mobench.subproblems.surrogate"]
+MODULE = sys.modules["mobench.solvers.surrogate"]
 DTYPE = torch.float64
 
 SETS: dict[str, Set] = {"free": Free(), "box": Box(-2.0, 2.0), "ball": Ball(2.0)}

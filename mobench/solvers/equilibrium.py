@@ -13,9 +13,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.arrays import Array
-from mobench.subproblems.host import on_host
-from mobench.subproblems.qp import min_norm, rows
-from mobench.subproblems.solution import GOOD, GROWTH, TINY, Solution, certified
+from mobench.solvers.host import on_host
+from mobench.solvers.qp import min_norm, rows
+from mobench.solvers.solution import GOOD, GROWTH, TINY, Solution, certified
 
 STATIONARY = 1e-13
 """Squared length delta^2 of the shortest convex combination of unit gradients that counts as 0, for p = 1. It

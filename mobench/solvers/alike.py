@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mobench.core.arrays import Array
-from mobench.kernels.compiled import module
-from mobench.subproblems.spectrum import spectrum
+from mobench.kernels.compiled import compiled_solver
+from mobench.solvers.spectrum import spectrum
 
 SURE = 1e4
 """Frobenius norm of the inverse of C up to which it is used: far from where the rank is in question. Beyond,
@@ -36,7 +36,7 @@ class Alike(NamedTuple):
 
 def alike(G: Array) -> Alike:
     """Solves for b, by the least-squares solution of smallest norm where the gradients are dependent."""
-    b, length, C, residual, hard = module("alike").alike(G, SURE)
+    b, length, C, residual, hard = compiled_solver("alike").alike(G, SURE)
     if hard.any():  # eigenvalues decide the rank of the cosines
         parts = spectrum(C[hard])
         inverse = 1.0 / np.where(parts.kept, parts.values, 1.0)

@@ -13,12 +13,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mobench.core.arrays import tensor
-from mobench.kernels.compiled import module
-from mobench.subproblems.host import on_host
-from mobench.subproblems.nearest import nearest
-from mobench.subproblems.qp import rows
-from mobench.subproblems.solution import GOOD, GROWTH
-from mobench.subproblems.spectrum import spectrum
+from mobench.kernels.compiled import compiled_solver
+from mobench.solvers.host import on_host
+from mobench.solvers.nearest import nearest
+from mobench.solvers.qp import rows
+from mobench.solvers.solution import GOOD, GROWTH
+from mobench.solvers.spectrum import spectrum
 
 INDEPENDENT = 1e-11  # a row depends on others if its square beside them is less than this share of it
 TIE = 1e-14  # slopes below this, in units of their terms, are zeros that rounding has missed
@@ -59,7 +59,7 @@ def dual_cone(G: Float[Tensor, "R M M"], u: Float[Tensor, "R2 m M"]) -> Projecti
     R, M = G.shape[:2]
     m = u.shape[1]
     limits = np.array([INDEPENDENT, TIE, GROWTH, GOOD])
-    x, residual, ended = module("dual_cone").dual_cone(rows(G), rows(u), limits)
+    x, residual, ended = compiled_solver("dual_cone").dual_cone(rows(G), rows(u), limits)
     weights = tensor(x, G.dtype).view(R, m * M)
     certificate = tensor(residual, G.dtype)
     done = torch.from_numpy(ended)

@@ -1,9 +1,24 @@
 """Complementary pivoting and the small programs on top of it, run by run in scalar loops for Numba.
 
-The formulas are those of `mobench.subproblems` (`pivoting`, `qp`, `lp`, `dual`), where they are explained,
-in the same order and with the same ties, scales, safeguards and certificates. What those do for all runs with
-one array operation after the other, this does for one run after the other, so a run never depends on its
-neighbours. `mobench.kernels.compiled` imports this module at the first solve.
+Formulas, scales and thresholds of the programs are explained in `mobench.solvers` (`qp`, `lp`, `dual`). One
+run is solved after the other, so a run never depends on its neighbours.
+
+Complementary pivoting:  w = q + M z,  w >= 0,  z >= 0,  w'z = 0,  with M = symmetric PSD + skew. The
+optimality conditions of convex quadratic and of linear programs have this form (z: variables and
+multipliers, w: reduced gradients and slacks), and stepping from basis to basis solves both exactly, in
+finitely many steps. Free variables (z_i has no sign and w_i = 0) enter the basis first and stay. Then
+Lemke's covering variable z0 makes the rest feasible and is driven out again. Ties are broken by a second
+right-hand side, p in q + epsilon p, against cycling. If z0 cannot be driven out, the program is infeasible
+or unbounded and z is no solution, which is for the certificate to say: where only rounding keeps z0 in, at
+some 1e-12, z is as good as any.
+
+An equality a'x = r is solved for x_k:  x = x_0 + Z z  with  Z = I - e_k alpha',  alpha = a / a_k, x_0 = (r /
+a_k) e_k. z_k is then free for the complement of x_k, the reduced gradient w_k, and the skew coupling alpha
+e_k' - e_k alpha' exchanges the two.
+
+Source: Lemke 1965; Cottle and Dantzig 1968. Departures: one column of perturbations instead of the full
+lexicographic order; two steps of refinement against the original data, which undo the rounding of the
+pivots.
 
 All kernels are in one file because Numba compiles a function again when its file has changed, but not when
 only a file that it calls into has. Thresholds come as an argument for the same reason. What a run needs lies
@@ -21,7 +36,7 @@ from mobench.kernels.jit import Array, entry, kernel
 
 
 class Limits(NamedTuple):
-    """Thresholds of `mobench.subproblems`, under their names there."""
+    """Thresholds of `mobench.solvers`, under their names there."""
 
     good: float
     tolerance: float
@@ -902,7 +917,7 @@ def lp(c: Array, G: Array, h: Array, limits: Array) -> tuple[Array, Array, Array
 def epo_lp(
     K: Array, Ca: Array, balance: Array, jstar: Array, restricted: bool, limits: Array
 ) -> tuple[Array, Array, Array]:
-    """The same for the programs of EPO; see `mobench.subproblems.lp.epo_data`."""
+    """The same for the programs of EPO; see `mobench.solvers.lp.epo_data`."""
     R, n = Ca.shape
     limit = limits_of(limits)
     k = n + 1 if restricted else n
@@ -937,7 +952,7 @@ def epo_lp(
     return x, residual, failed
 
 
-# FERERO's dual; the names are those of `mobench.subproblems.dual`
+# FERERO's dual; the names are those of `mobench.solvers.dual`
 
 
 @kernel
@@ -1231,7 +1246,7 @@ def ferero_dual(
     rows: Array, bg: Array, bh: Array, c_g: float, c_h: float, adaptive: bool, Ks: Array, Fs: Array,
     ridges: Array, limits: Array,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
-    """Weights (R, M), residual (R,) and failed (R,) of `mobench.subproblems.dual.ferero_dual`."""
+    """Weights (R, M), residual (R,) and failed (R,) of `mobench.solvers.dual.ferero_dual`."""
     R, L, M = rows.shape
     g = bg.shape[1]
     h = bh.shape[1]

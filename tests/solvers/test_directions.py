@@ -14,8 +14,8 @@ from torch import Tensor
 
 import mobench
 from mobench.core import gram
-from mobench.subproblems import TOLERANCE
-from tests.subproblems.test_subproblem_qp import eliminated
+from mobench.solvers import TOLERANCE
+from tests.solvers.test_subproblem_qp import eliminated
 
 F32 = torch.float32
 F64 = torch.float64

@@ -27,10 +27,10 @@ from torch import Tensor
 
 from mobench.core.arrays import tensor
 from mobench.core.sets import Ball, Box, Free, Intervals, L1Epigraph, Set
-from mobench.kernels.compiled import module
-from mobench.subproblems.host import on_host
-from mobench.subproblems.qp import rows as in_rows
-from mobench.subproblems.solution import GOOD, TINY, TOLERANCE
+from mobench.kernels.compiled import compiled_solver
+from mobench.solvers.host import on_host
+from mobench.solvers.qp import rows as in_rows
+from mobench.solvers.solution import GOOD, TINY, TOLERANCE
 
 LOOSE = 1e-3  # share of the terms that cancel in a_k'd which counts as size of h_k on the way
 SHIFT = 1e-14  # least damping: keeps the matrix of dependent active constraints regular
@@ -43,7 +43,7 @@ PATIENT = 60  # the same in the epigraph, whose kinks the interior-point method 
 PROOF = 8  # the step at which it looks for a proof of infeasibility
 MODEL = 4  # active sets tried for the model of one step
 INTERIOR = 60  # interior-point steps: 12 to 20 are needed
-# what the kernel has to know, in the order of `mobench.kernels.surrogate.Limits`
+# what the kernel has to know, in the order of `mobench.solvers.kernels.surrogate.Limits`
 _STEPS = (NEWTON, PATIENT, PROOF, MODEL, INTERIOR)
 LIMITS = np.array([GOOD, TOLERANCE, TINY, LOOSE, SHIFT, FIRST, CANCELLED, ROUNDING, FAR, *_STEPS])
 # the sets of x that the kernel knows, with its numbers for them
@@ -117,11 +117,11 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
             f"CSMOO's surrogate is solved for X in {names} (L1Epigraph: without blocks of variables), not "
             f"{type(X).__name__}."
         )
-    bounded = isinstance(X, (Box, Intervals))
-    inner, outer = (np.full(P, 1.0) * end for end in ((X.lower, X.upper) if bounded else (0.0, 0.0)))
+    ends = (X.lower, X.upper) if isinstance(X, (Box, Intervals)) else (0.0, 0.0)
+    inner, outer = (np.ones(P) * end for end in ends)
     fields = ("c", "rows", "slopes", "tau", "tau_y", "x", "low")
     moving = torch.zeros(0, 0, dtype=torch.bool) if program.moving is None else program.moving
-    found = module("surrogate").solve_surrogate(
+    found = compiled_solver("surrogate").solve_surrogate(
         *(in_rows(getattr(program, name)) for name in fields),
         moving.contiguous().numpy(),
         in_rows(torch.ones_like(program.c) if warm is None else warm),

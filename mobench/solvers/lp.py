@@ -2,7 +2,7 @@
 
 On the simplex Gx >= h is (G - h 1')x >= 0: the right-hand side disappears, and rows and objective get a scale
 each. Two variables leave an interval, everything else goes through complementary pivoting in
-`kernels.pivoting`.
+`solvers.kernels.pivoting`.
 """
 
 from types import ModuleType
@@ -13,10 +13,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mobench.core.arrays import Array, arrays
-from mobench.kernels.compiled import module
-from mobench.subproblems.host import on_host
-from mobench.subproblems.qp import LIMITS, _solution, rows
-from mobench.subproblems.solution import GROWTH, TINY, Solution, certified
+from mobench.kernels.compiled import compiled_solver
+from mobench.solvers.host import on_host
+from mobench.solvers.qp import LIMITS, rows, solution_of
+from mobench.solvers.solution import GROWTH, TINY, Solution, certified
 
 
 def homogeneous(c: Array, G: Array, h: Array) -> tuple[Array, Array]:
@@ -88,8 +88,10 @@ def lp(c: Float[Tensor, "R n"], G: Float[Tensor, "R k n"], h: Float[Tensor, "R k
     c (R, n), G (R, k, n), h (R, k), -inf where a row is no constraint -> x (R, n).
     """
     if c.shape[1] > 2:
-        found = module("pivoting").lp(rows(c).copy(), rows(G).copy(), rows(h), LIMITS)  # overwrites c and G
-        return _solution(*found, c.dtype)
+        answer = compiled_solver("pivoting").lp(
+            rows(c).copy(), rows(G).copy(), rows(h), LIMITS
+        )  # overwrites c and G
+        return solution_of(answer, c.dtype)
     with np.errstate(all="ignore"):
         c_, G_ = homogeneous(rows(c), rows(G), rows(h))
         probe = c_.sum(1) + G_.sum((1, 2))
@@ -187,7 +189,7 @@ def epo_lp(
     """
     if K.shape[1] > 2:
         program = (rows(K), rows(Ca), balance.contiguous().numpy(), jstar.long().contiguous().numpy())
-        return _solution(*module("pivoting").epo_lp(*program, bool(restricted), LIMITS), K.dtype)
+        return solution_of(compiled_solver("pivoting").epo_lp(*program, bool(restricted), LIMITS), K.dtype)
     xp, (K_, Ca_) = arrays(K, Ca)
     mode, j = (balance, jstar) if xp is torch else (balance.numpy(), jstar.numpy())
     with np.errstate(all="ignore"):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mobench.core.arrays import Array
-from mobench.subproblems.solution import TINY
+from mobench.solvers.solution import TINY
 
 RANK = 1e-12
 """Eigenvalues below this share of the largest are what rounding leaves of zeros."""

@@ -8,10 +8,10 @@ import torch
 from scipy.optimize import linprog
 from torch import Tensor
 
-from mobench.kernels.compiled import module
-from mobench.subproblems import TOLERANCE, epo_lp, lp, reference
-from mobench.subproblems.lp import epo_data
-from mobench.subproblems.qp import LIMITS
+from mobench.kernels.compiled import compiled_solver
+from mobench.solvers import TOLERANCE, epo_lp, lp, reference
+from mobench.solvers.lp import epo_data
+from mobench.solvers.qp import LIMITS
 
 DTYPE = torch.float64
 FAMILIES = [
@@ -169,7 +169,9 @@ def test_interval_equals_pivoting():
         for mode in MODES:
             c, G, h = epo_data(*inputs(family, mode, 50, 2))
             closed = lp(c, G, h)
-            x, residual, _ = module("pivoting").lp(c.numpy().copy(), G.numpy().copy(), h.numpy(), LIMITS)
+            x, residual, _ = compiled_solver("pivoting").lp(
+                c.numpy().copy(), G.numpy().copy(), h.numpy(), LIMITS
+            )
             assert residual.max() < TOLERANCE
             size = c.abs().amax(1).clamp(min=1e-300)
             assert ((c * (torch.from_numpy(x) - closed.x)).sum(1).abs() / size).max() < 1e-9
@@ -234,7 +236,7 @@ def test_a_wrong_vertex_is_found_out(monkeypatch):
     limits[6] = np.inf
     arguments = inputs("random", "balance", 50, 3)
     right = epo_lp(*arguments)
-    monkeypatch.setattr(sys.modules["mobench.subproblems.lp"], "LIMITS", limits)
+    monkeypatch.setattr(sys.modules["mobench.solvers.lp"], "LIMITS", limits)
     wrong = epo_lp(*arguments)
     vertices = (right.x > 0).sum(1) == 1
     assert 0 < int(vertices.sum()) < 50
@@ -244,7 +246,7 @@ def test_a_wrong_vertex_is_found_out(monkeypatch):
 
 def test_the_wrong_end_of_the_interval_is_found_out(monkeypatch):
     """Two objectives: the feasible end with the other value fails, in `epo_lp` and in `lp`."""
-    module_ = sys.modules["mobench.subproblems.lp"]
+    module_ = sys.modules["mobench.solvers.lp"]
     honest = module_._best_end
     caught = 0
     for family in FAMILIES:

@@ -6,7 +6,7 @@ Two active-set methods in turn, both exact. First all rows whose sign is wrong c
 principal pivoting; Portugal, Judice and Vicente 1994), which takes a handful of factorisations; where that
 goes in a circle, rows enter one at a time (Lawson and Hanson 1974, chapter 23), which cannot. The rows with
 z_j > 0 are kept independent by a Cholesky factor that grows row by row. A run that is not `done` goes to
-`mobench.subproblems.dual_cone`.
+`mobench.solvers.dual_cone`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TURNS = 5  # more turns than so many times n mean that rounding goes in a circle
 
 
 class Limits(NamedTuple):
-    """Thresholds of `mobench.subproblems.dual_cone`, under their names there."""
+    """Thresholds of `mobench.solvers.dual_cone`, under their names there."""
 
     independent: float
     tie: float

@@ -12,10 +12,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.subproblems.host import on_host
-from mobench.subproblems.projections import project_simplex
-from mobench.subproblems.qp import min_norm, qp
-from mobench.subproblems.solution import TOLERANCE, Solution
+from mobench.solvers.host import on_host
+from mobench.solvers.projections import project_simplex
+from mobench.solvers.qp import min_norm, qp
+from mobench.solvers.solution import TOLERANCE, Solution
 
 ITERATIONS = 100
 FLOOR = 1e-13  # of |p|_M: a tau below this counts as 0

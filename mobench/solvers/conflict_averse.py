@@ -14,10 +14,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.subproblems.dual_cone import Projections, dual_cone
-from mobench.subproblems.host import on_host
-from mobench.subproblems.qp import qp
-from mobench.subproblems.solution import GOOD, GROWTH, TOLERANCE
+from mobench.solvers.dual_cone import Projections, dual_cone
+from mobench.solvers.host import on_host
+from mobench.solvers.qp import qp
+from mobench.solvers.solution import GOOD, GROWTH, TOLERANCE
 
 NOTHING = 1e-14
 """|J'w|^2 below this share of the longest gradient's square is what rounding of G leaves of 0."""

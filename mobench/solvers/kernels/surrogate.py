@@ -22,7 +22,7 @@ FREE, BOX, BALL, EPIGRAPH = 0, 1, 2, 3  # kinds of X
 
 
 class Limits(NamedTuple):
-    """Thresholds of `mobench.subproblems.surrogate`, under their names there."""
+    """Thresholds of `mobench.solvers.surrogate`, under their names there."""
 
     good: float
     tolerance: float
@@ -108,28 +108,34 @@ def limits_of(a: Array) -> Limits:
 @kernel
 def bounded_part(y: Bounded, v: Array, bend: Array, zero: float, limits: Limits) -> tuple[float, float]:
     """The objective and the size of its terms, of variables with bounds."""
-    K1, n = y.a.shape
+    a = y.a
+    taus = y.tau
+    low = y.low
+    high = y.high
+    lengths = y.lengths
+    J = y.J
+    K1, n = a.shape
     value = 0.0
     objective = 0.0
-    pull = zero * y.lengths[0]
+    pull = zero * lengths[0]
     unit = 1.0
     for k in range(1, K1):
-        pull += y.lengths[k] * v[TRIAL, k - 1]
+        pull += lengths[k] * v[TRIAL, k - 1]
     for p in range(n):
-        s = zero * y.tau[0, p]
-        raw = zero * y.a[0, p]
+        s = zero * taus[0, p]
+        raw = zero * a[0, p]
         for k in range(1, K1):
-            s += y.tau[k, p] * v[TRIAL, k - 1]
-            raw += y.a[k, p] * v[TRIAL, k - 1]
+            s += taus[k, p] * v[TRIAL, k - 1]
+            raw += a[k, p] * v[TRIAL, k - 1]
         raw = -raw / s
         if p == 0:
             unit = s
-        d = min(max(raw, y.low[p]), y.high[p])
-        inner = 1 / s if raw > y.low[p] and raw < y.high[p] else 0.0
+        d = min(max(raw, low[p]), high[p])
+        inner = 1 / s if raw > low[p] and raw < high[p] else 0.0
         for k in range(K1):
-            bent = y.tau[k, p] * d
-            linear = y.a[k, p] * d
-            y.J[k, p] = y.a[k, p] + bent
+            bent = taus[k, p] * d
+            linear = a[k, p] * d
+            J[k, p] = a[k, p] + bent
             if k == 0:
                 value += linear + 0.5 * d * bent
                 objective += abs(linear) + 0.5 * d * bent
@@ -139,10 +145,10 @@ def bounded_part(y: Bounded, v: Array, bend: Array, zero: float, limits: Limits)
         if inner > 0:
             for k in range(1, K1):
                 for j in range(1, k + 1):
-                    bend[k - 1, j - 1] += y.J[k, p] * inner * y.J[j, p]
+                    bend[k - 1, j - 1] += J[k, p] * inner * J[j, p]
     for k in range(1, K1):  # of what cancels in a_k'd some counts as size of h on the way
-        v[SIZE, k - 1] += limits.loose * y.lengths[k] * (pull / unit)
-    return value, objective + limits.loose * y.lengths[0] * (pull / unit)
+        v[SIZE, k - 1] += limits.loose * lengths[k] * (pull / unit)
+    return value, objective + limits.loose * lengths[0] * (pull / unit)
 
 
 @kernel
@@ -153,7 +159,9 @@ def ball_part(x: Whole, tau: Array, v: Array, bend: Array, zero: float, limits: 
 
     w (4, K): a_k'v / s, a_k'(x - v / s), a_k'd without the tangent's missing part, |a_k|.
     """
-    K = len(x.u)
+    G = x.G
+    u = x.u
+    K = len(u)
     w = x.w
     s = zero * tau[0]
     for k in range(K):
@@ -164,10 +172,10 @@ def ball_part(x: Whole, tau: Array, v: Array, bend: Array, zero: float, limits: 
     for k in range(K):
         value = 0.0
         for j in range(K):
-            value += x.G[k, j] * v[TRIAL, j]
+            value += G[k, j] * v[TRIAL, j]
         w[0, k] = value / s
         vv += w[0, k] * v[TRIAL, k] / s
-        xv += x.u[k] * v[TRIAL, k] / s
+        xv += u[k] * v[TRIAL, k] / s
         pull += w[3, k] * v[TRIAL, k]
     pp = x.xx - 2 * xv + vv
     outside = pp > x.square
@@ -178,15 +186,15 @@ def ball_part(x: Whole, tau: Array, v: Array, bend: Array, zero: float, limits: 
     dp = rho * pp - (x.xx - xv)
     curved = dd - inverse * dp * dp
     for k in range(K):
-        linear = less * x.u[k] - rho * w[0, k]
-        w[1, k] = x.u[k] - w[0, k]
+        linear = less * u[k] - rho * w[0, k]
+        w[1, k] = u[k] - w[0, k]
         w[2, k] = linear - w[1, k] * (inverse * dp)
         quadratic = 0.5 * tau[k + 1] * dd
         v[TRIAL_H, k] += linear + quadratic
         v[SIZE, k] += abs(linear) + quadratic + limits.loose * w[3, k] * (pull / s)
     for k in range(K):
         for j in range(k + 1):
-            value = x.G[k, j] - w[1, k] * inverse * w[1, j] + tau[k + 1] * w[2, j] + w[2, k] * tau[j + 1]
+            value = G[k, j] - w[1, k] * inverse * w[1, j] + tau[k + 1] * w[2, j] + w[2, k] * tau[j + 1]
             bend[k, j] += (value + tau[k + 1] * tau[j + 1] * curved) * (rho / s)
     return 0.5 * tau[0] * dd
 
@@ -194,54 +202,58 @@ def ball_part(x: Whole, tau: Array, v: Array, bend: Array, zero: float, limits: 
 @kernel
 def epigraph_part(p: Program, x: Whole, v: Array, bend: Array, zero: float, limits: Limits) -> float:
     """The same for x = (y, s) with |y|_1 <= s; rows of x.p: the raw point and d, J and its image."""
-    K, P = p.rows.shape
+    rows = p.rows
+    tau = p.tau
+    at = p.x
+    room = x.p
+    K, P = rows.shape
     w = x.w
-    s = zero * p.tau[0]
+    s = zero * tau[0]
     pull = 0.0
     for k in range(K):
-        s += p.tau[k + 1] * v[TRIAL, k]
+        s += tau[k + 1] * v[TRIAL, k]
         pull += w[3, k] * v[TRIAL, k]
     for i in range(P):
         raw = 0.0
         for k in range(K):
-            raw += v[TRIAL, k] * p.rows[k, i]
-        x.p[0, i] = p.x[i] - raw / s
-    t = shrunk(x.p[0], x.p[1])
+            raw += v[TRIAL, k] * rows[k, i]
+        room[0, i] = at[i] - raw / s
+    t = shrunk(room[0], room[1])
     active = 0.0
     dd = 0.0
     for i in range(P):
-        active += 1.0 if i < P - 1 and abs(x.p[0, i]) > t else 0.0
-        x.p[1, i] -= p.x[i]
-        dd += x.p[1, i] * x.p[1, i]
+        active += 1.0 if i < P - 1 and abs(room[0, i]) > t else 0.0
+        room[1, i] -= at[i]
+        dd += room[1, i] * room[1, i]
     for k in range(K):
         linear = 0.0
         slope = 0.0  # of t along the row of J
         for i in range(P):
-            linear += p.rows[k, i] * x.p[1, i]
-            x.p[2 + k, i] = p.rows[k, i] + p.tau[k + 1] * x.p[1, i]
-            if i < P - 1 and abs(x.p[0, i]) > t:
-                slope += math.copysign(x.p[2 + k, i], x.p[2 + k, i] * x.p[0, i])
-        slope = (slope - x.p[2 + k, P - 1]) / (1.0 + active)
+            linear += rows[k, i] * room[1, i]
+            room[2 + k, i] = rows[k, i] + tau[k + 1] * room[1, i]
+            if i < P - 1 and abs(room[0, i]) > t:
+                slope += math.copysign(room[2 + k, i], room[2 + k, i] * room[0, i])
+        slope = (slope - room[2 + k, P - 1]) / (1.0 + active)
         for i in range(P):
-            image = x.p[2 + k, i]
+            image = room[2 + k, i]
             if t > 0:
                 if i == P - 1:
                     image += slope
-                elif abs(x.p[0, i]) > t:
-                    image -= math.copysign(slope, slope * x.p[0, i])
+                elif abs(room[0, i]) > t:
+                    image -= math.copysign(slope, slope * room[0, i])
                 else:
                     image = 0.0
-            x.p[2 + K + k, i] = image
-        quadratic = 0.5 * p.tau[k + 1] * dd
+            room[2 + K + k, i] = image
+        quadratic = 0.5 * tau[k + 1] * dd
         v[TRIAL_H, k] += linear + quadratic
         v[SIZE, k] += abs(linear) + quadratic + limits.loose * w[3, k] * (pull / s)
     for k in range(K):
         for j in range(k + 1):
             value = 0.0
             for i in range(P):
-                value += x.p[2 + K + k, i] * x.p[2 + j, i] + x.p[2 + K + j, i] * x.p[2 + k, i]
+                value += room[2 + K + k, i] * room[2 + j, i] + room[2 + K + j, i] * room[2 + k, i]
             bend[k, j] += 0.5 * value / s
-    return 0.5 * p.tau[0] * dd
+    return 0.5 * tau[0] * dd
 
 
 @kernel
@@ -272,11 +284,12 @@ def parts(
     p: Program, x: Whole, y: Bounded, v: Array, bend: Array, zero: float, limits: Limits
 ) -> tuple[float, float]:
     """TRIAL_H, SIZE and the Hessian at TRIAL; the objective and the size of its terms."""
-    K = len(p.c)
+    c = p.c
+    K = len(c)
     bend[:, :] = 0.0
     for k in range(K):
-        v[TRIAL_H, k] = p.c[k]
-        v[SIZE, k] = abs(p.c[k])
+        v[TRIAL_H, k] = c[k]
+        v[SIZE, k] = abs(c[k])
     value, objective = bounded_part(y, v, bend, zero, limits)
     own = 0.0
     if p.kind == EPIGRAPH:
@@ -496,7 +509,12 @@ class Sums(NamedTuple):
 @kernel
 def bounded_system(y: Bounded, v: Array, zero: float, limits: Limits) -> Sums:
     """Adds what variables with bounds give to TRIAL_H and SIZE at their d; J, s and v + s d."""
-    K1, n = y.a.shape
+    a = y.a
+    taus = y.tau
+    low = y.low
+    high = y.high
+    J = y.J
+    K1, n = a.shape
     e = y.e
     objective = 0.0
     products = 0.0
@@ -504,30 +522,30 @@ def bounded_system(y: Bounded, v: Array, zero: float, limits: Limits) -> Sums:
     dual = 0.0
     for i in range(n):
         d = e[D, i]
-        s = zero * y.tau[0, i]
-        pull = zero * y.a[0, i]
+        s = zero * taus[0, i]
+        pull = zero * a[0, i]
         size = abs(pull)
         for k in range(K1):
-            bent = y.tau[k, i] * d
-            linear = y.a[k, i] * d
-            y.J[k, i] = y.a[k, i] + bent
+            bent = taus[k, i] * d
+            linear = a[k, i] * d
+            J[k, i] = a[k, i] + bent
             if k == 0:
                 objective += abs(linear) + 0.5 * d * bent
             else:
-                s += y.tau[k, i] * v[TRIAL, k - 1]
-                pull += y.a[k, i] * v[TRIAL, k - 1]
-                size += abs(y.a[k, i] * v[TRIAL, k - 1])
+                s += taus[k, i] * v[TRIAL, k - 1]
+                pull += a[k, i] * v[TRIAL, k - 1]
+                size += abs(a[k, i] * v[TRIAL, k - 1])
                 v[TRIAL_H, k - 1] += linear + 0.5 * d * bent
                 v[SIZE, k - 1] += abs(linear) + 0.5 * d * bent
         e[S, i] = s
         e[V, i] = pull + s * d
         if e[ZL, i] > 0:
-            products += e[ZL, i] * (d - y.low[i])
+            products += e[ZL, i] * (d - low[i])
             pairs += 1.0
         if e[ZU, i] > 0:
-            products += e[ZU, i] * (y.high[i] - d)
+            products += e[ZU, i] * (high[i] - d)
             pairs += 1.0
-        if y.high[i] > y.low[i]:
+        if high[i] > low[i]:
             off = abs(e[V, i] - e[ZL, i] + e[ZU, i])
             dual = max(dual, off / (size + s * abs(d) + limits.tiny))
     return Sums(objective, products, pairs, dual)
@@ -536,32 +554,37 @@ def bounded_system(y: Bounded, v: Array, zero: float, limits: Limits) -> Sums:
 @kernel
 def local(y: Bounded, i: int, eps: float) -> tuple[float, float]:
     """S and r of variable i after elimination of the multipliers of its bounds."""
+    low = y.low
+    high = y.high
     e = y.e
     curvature = e[S, i]
     rest = e[V, i]
     if e[ZL, i] > 0:
-        below = e[D, i] - y.low[i]
+        below = e[D, i] - low[i]
         curvature += e[ZL, i] / below
         rest -= eps / below
     if e[ZU, i] > 0:
-        above = y.high[i] - e[D, i]
+        above = high[i] - e[D, i]
         curvature += e[ZU, i] / above
         rest += eps / above
-    return (curvature if y.high[i] > y.low[i] else np.inf), rest
+    return (curvature if high[i] > low[i] else np.inf), rest
 
 
 @kernel
 def bounded_move(y: Bounded, v: Array, eps: float) -> float:
     """Changes of d and of the multipliers of its bounds for MOVE of mu, and how far they can go."""
+    low = y.low
+    high = y.high
+    J = y.J
     e = y.e
     far = np.inf
-    for i in range(len(y.low)):
+    for i in range(len(low)):
         curvature, rest = local(y, i, eps)
         for k in range(v.shape[1]):
-            rest += y.J[k + 1, i] * v[MOVE, k]
+            rest += J[k + 1, i] * v[MOVE, k]
         e[DD, i] = -rest / curvature
-        below = e[D, i] - y.low[i]
-        above = y.high[i] - e[D, i]
+        below = e[D, i] - low[i]
+        above = high[i] - e[D, i]
         e[DL, i] = eps / below - e[ZL, i] - e[ZL, i] / below * e[DD, i] if e[ZL, i] > 0 else 0.0
         e[DU, i] = eps / above - e[ZU, i] + e[ZU, i] / above * e[DD, i] if e[ZU, i] > 0 else 0.0
         far = min(far, min(reach(e[ZL, i], e[DL, i]), reach(e[ZU, i], e[DU, i])))
@@ -578,7 +601,9 @@ def ball_system(
 
     d = -(v + 2 nu x)/S, S = s + 2 nu, is smooth.
     """
-    K = len(x.u)
+    G = x.G
+    u = x.u
+    K = len(u)
     w = x.w
     s = zero * tau[0] + 2 * nu
     for k in range(K):
@@ -588,20 +613,20 @@ def ball_system(
     for k in range(K):
         w[0, k] = 0.0
         for j in range(K):
-            w[0, k] += x.G[k, j] * v[TRIAL, j]
+            w[0, k] += G[k, j] * v[TRIAL, j]
         vv += w[0, k] * v[TRIAL, k]
-        xv += x.u[k] * v[TRIAL, k]
+        xv += u[k] * v[TRIAL, k]
     xd = -(xv + 2 * nu * x.xx) / s
     dd = (vv + 4 * nu * xv + 4 * nu * nu * x.xx) / (s * s)
     for k in range(K):
-        linear = -(w[0, k] + 2 * nu * x.u[k]) / s
+        linear = -(w[0, k] + 2 * nu * u[k]) / s
         w[2, k] = linear
-        w[1, k] = 2 * (x.u[k] + linear + tau[k + 1] * (xd + dd)) / s
+        w[1, k] = 2 * (u[k] + linear + tau[k + 1] * (xd + dd)) / s
         v[TRIAL_H, k] += linear + 0.5 * tau[k + 1] * dd
         v[SIZE, k] += abs(linear) + 0.5 * tau[k + 1] * dd
     for k in range(K):
         for j in range(K):
-            value = x.G[k, j] + tau[k + 1] * w[2, j] + w[2, k] * tau[j + 1] + tau[k + 1] * tau[j + 1] * dd
+            value = G[k, j] + tau[k + 1] * w[2, j] + w[2, k] * tau[j + 1] + tau[k + 1] * tau[j + 1] * dd
             bend[k, j] += value / s
     if not nu > 0:
         return Sums(0.5 * tau[0] * dd, 0.0, 0.0, 0.0), 0.0, 0.0
@@ -617,17 +642,18 @@ def system(
     limits: Limits,
 ) -> tuple[Sums, float, float]:  # fmt: skip
     """TRIAL_H, SIZE and what is needed of all blocks at TRIAL, d, nu and omega."""
+    c = p.c
     bend[:, :] = 0.0
-    for k in range(len(p.c)):
-        v[TRIAL_H, k] = p.c[k]
-        v[SIZE, k] = abs(p.c[k])
+    for k in range(len(c)):
+        v[TRIAL_H, k] = c[k]
+        v[SIZE, k] = abs(c[k])
     one = bounded_system(y, v, zero, limits)
     other = Sums(0.0, 0.0, 0.0, 0.0)
     over = 0.0
     curvature = 0.0
     if p.kind == EPIGRAPH:
         other = Sums(epigraph_part(p, x, v, bend, zero, limits), 0.0, 0.0, 0.0)
-        for k in range(len(p.c)):
+        for k in range(len(c)):
             for j in range(k):
                 bend[j, k] = bend[k, j]
     elif p.kind != BOX:
@@ -642,18 +668,22 @@ def system(
 @kernel
 def started(p: Program, x: Whole, y: Bounded, v: Array, zero: float, limits: Limits) -> tuple[float, float]:
     """d strictly inside its bounds, their multipliers; nu and omega of a ball."""
+    a = y.a
+    taus = y.tau
+    low = y.low
+    high = y.high
     e = y.e
-    for i in range(len(y.low)):
-        s = zero * y.tau[0, i]
-        raw = zero * y.a[0, i]
+    for i in range(len(low)):
+        s = zero * taus[0, i]
+        raw = zero * a[0, i]
         for k in range(len(p.c)):
-            s += y.tau[k + 1, i] * v[TRIAL, k]
-            raw += y.a[k + 1, i] * v[TRIAL, k]
-        room = y.high[i] - y.low[i]
+            s += taus[k + 1, i] * v[TRIAL, k]
+            raw += a[k + 1, i] * v[TRIAL, k]
+        room = high[i] - low[i]
         margin = 0.25 * room if room < 4.0 else 1.0
-        e[D, i] = min(max(-raw / s, y.low[i] + margin), y.high[i] - margin)
-        e[ZL, i] = 1.0 if y.low[i] > -np.inf and room > 0 else 0.0
-        e[ZU, i] = 1.0 if y.high[i] < np.inf and room > 0 else 0.0
+        e[D, i] = min(max(-raw / s, low[i] + margin), high[i] - margin)
+        e[ZL, i] = 1.0 if low[i] > -np.inf and room > 0 else 0.0
+        e[ZU, i] = 1.0 if high[i] < np.inf and room > 0 else 0.0
     if p.kind != BALL:
         return 0.0, 1.0
     return 1.0, max(x.square - x.xx, 0.1 * x.square + limits.tiny)
@@ -676,14 +706,17 @@ def interior(
     eps is a tenth of the mean product; steps go 0.995 of the way to the boundary at most and are halved while
     the residual grows much.
     """
-    K = len(p.c)
+    c = p.c
+    w = x.w
+    J = y.J
+    K = len(c)
     n = len(y.low)
     e = y.e
     zero = 0.0 if relaxed else 1.0
     top = 0.0
     for k in range(K):
         v[TRIAL, k] = 1.0 / K if relaxed else 1.0
-        top = max(top, abs(p.c[k]))
+        top = max(top, abs(c[k]))
     nu, omega = started(p, x, y, v, zero, limits)
     sums, over, curvature = system(p, x, y, nu, omega, v, bend, zero, limits)
     floor = 0.1 * (top + limits.tiny) if relaxed else 1.0
@@ -717,17 +750,17 @@ def interior(
             for j in range(K):
                 M[k, j] = bend[k, j]
             if nu > 0:
-                v[LAG, k] = x.w[1, k] / pivot * rest
+                v[LAG, k] = w[1, k] / pivot * rest
                 for j in range(K):
-                    M[k, j] -= x.w[1, k] / pivot * x.w[1, j]
+                    M[k, j] -= w[1, k] / pivot * w[1, j]
             M[k, k] += v[SLACK, k] / v[TRIAL, k]
         for i in range(n):
             S_i, r_i = local(y, i, eps)
             for k in range(K):
-                share = y.J[k + 1, i] / S_i
+                share = J[k + 1, i] / S_i
                 v[LAG, k] += share * r_i
                 for j in range(K):
-                    M[k, j] += share * y.J[j + 1, i]
+                    M[k, j] += share * J[j + 1, i]
         weight = 1.0
         for k in range(K):
             v[RIGHT, k] = v[TRIAL_H, k] - t + eps / v[TRIAL, k] - v[LAG, k]
@@ -755,7 +788,7 @@ def interior(
         if nu > 0:
             dnu = rest
             for k in range(K):
-                dnu -= x.w[1, k] * v[MOVE, k]
+                dnu -= w[1, k] * v[MOVE, k]
             dnu /= pivot
             domega = (eps - nu * omega - omega * dnu) / nu
             far = min(far, min(reach(nu, dnu), reach(omega, domega)))
@@ -822,22 +855,31 @@ def multipliers(
 @kernel
 def stepped(p: Program, v: Array, zero: float, dx: Array, dy: Array) -> None:
     """d(BEST), the projection of -v/s."""
-    K, P = p.rows.shape
-    s = zero * p.tau[0]
+    rows = p.rows
+    slopes = p.slopes
+    tau = p.tau
+    tau_y = p.tau_y
+    at = p.x
+    lowest = p.low
+    inner = p.inner
+    outer = p.outer
+    moving = p.moving
+    K, P = rows.shape
+    s = zero * tau[0]
     for k in range(K):
-        s += p.tau[k + 1] * v[BEST, k]
+        s += tau[k + 1] * v[BEST, k]
     dx[:] = 0.0
     for k in range(K):
         if v[BEST, k] != 0.0:
             for i in range(P):
-                dx[i] += v[BEST, k] * p.rows[k, i]
-    some = len(p.moving) > 0
+                dx[i] += v[BEST, k] * rows[k, i]
+    some = len(moving) > 0
     length = 0.0
     still = 0.0
     for i in range(P):
-        dx[i] = p.x[i] - dx[i] / s
-        if some and not p.moving[i]:
-            still += p.x[i] * p.x[i]
+        dx[i] = at[i] - dx[i] / s
+        if some and not moving[i]:
+            still += at[i] * at[i]
         else:
             length += dx[i] * dx[i]
     factor = 1.0
@@ -852,15 +894,15 @@ def stepped(p: Program, v: Array, zero: float, dx: Array, dy: Array) -> None:
         factor = p.radius / length if length > p.radius * (1 + 4 * 2.220446049250313e-16) else 1.0
     for i in range(P):
         if p.kind == BOX:
-            dx[i] = min(max(dx[i], p.inner[i]), p.outer[i])
-        dx[i] = 0.0 if some and not p.moving[i] else dx[i] * factor - p.x[i]
+            dx[i] = min(max(dx[i], inner[i]), outer[i])
+        dx[i] = 0.0 if some and not moving[i] else dx[i] * factor - at[i]
     for i in range(len(dy)):
-        slope = zero * p.slopes[0, i]
-        s = zero * p.tau_y[0, i]
+        slope = zero * slopes[0, i]
+        s = zero * tau_y[0, i]
         for k in range(K):
-            slope += v[BEST, k] * p.slopes[k + 1, i]
-            s += v[BEST, k] * p.tau_y[k + 1, i]
-        dy[i] = max(-slope / s, p.low[i])
+            slope += v[BEST, k] * slopes[k + 1, i]
+            s += v[BEST, k] * tau_y[k + 1, i]
+        dy[i] = max(-slope / s, lowest[i])
 
 
 @kernel
@@ -868,28 +910,33 @@ def cancelled(p: Program, v: Array, zero: float) -> None:
     """LENGTH <- the size of the terms that cancel in a_k'd(BEST), |a_k| (sum mu_l |a_l| / s + |x|): rounding
     is relative to it.
     """
-    K, P = p.rows.shape
-    s = zero * p.tau[0]
+    rows = p.rows
+    slopes = p.slopes
+    tau = p.tau
+    tau_y = p.tau_y
+    at = p.x
+    K, P = rows.shape
+    s = zero * tau[0]
     away = 0.0
     pull = 0.0
     for k in range(K):
         length = 0.0
         for i in range(P):
-            length += p.rows[k, i] * p.rows[k, i]
-        for i in range(p.slopes.shape[1]):
-            length += p.slopes[k + 1, i] * p.slopes[k + 1, i]
+            length += rows[k, i] * rows[k, i]
+        for i in range(slopes.shape[1]):
+            length += slopes[k + 1, i] * slopes[k + 1, i]
         v[LENGTH, k] = math.sqrt(length)
-        s += v[BEST, k] * p.tau[k + 1]
+        s += v[BEST, k] * tau[k + 1]
         pull += v[BEST, k] * v[LENGTH, k]
     own = 0.0
-    for i in range(p.slopes.shape[1]):
-        other = zero * p.tau_y[0, i]
-        own += p.slopes[0, i] * p.slopes[0, i]
+    for i in range(slopes.shape[1]):
+        other = zero * tau_y[0, i]
+        own += slopes[0, i] * slopes[0, i]
         for k in range(K):
-            other += v[BEST, k] * p.tau_y[k + 1, i]
+            other += v[BEST, k] * tau_y[k + 1, i]
         s = min(s, other)
     for i in range(P):
-        away += p.x[i] * p.x[i]
+        away += at[i] * at[i]
     for k in range(K):
         v[LENGTH, k] *= (pull + zero * math.sqrt(own)) / s + math.sqrt(away)
 
@@ -897,27 +944,32 @@ def cancelled(p: Program, v: Array, zero: float) -> None:
 @kernel
 def constrained(p: Program, v: Array, dx: Array, dy: Array) -> tuple[float, float]:
     """H and SIZE of the constraints at the step from the rows; the largest, and the size of the objective."""
-    K, P = p.rows.shape
+    c = p.c
+    rows = p.rows
+    slopes = p.slopes
+    tau = p.tau
+    tau_y = p.tau_y
+    K, P = rows.shape
     dd = 0.0
     for i in range(P):
         dd += dx[i] * dx[i]
-    zero = 0.5 * dd * p.tau[0]
+    zero = 0.5 * dd * tau[0]
     for i in range(len(dy)):
-        zero += abs(dy[i]) * abs(p.slopes[0, i]) + 0.5 * dy[i] * dy[i] * p.tau_y[0, i]
+        zero += abs(dy[i]) * abs(slopes[0, i]) + 0.5 * dy[i] * dy[i] * tau_y[0, i]
     worst = -np.inf
     for k in range(K):
         linear = 0.0
         for i in range(P):
-            linear += p.rows[k, i] * dx[i]
-        bent = 0.5 * dd * p.tau[k + 1]
+            linear += rows[k, i] * dx[i]
+        bent = 0.5 * dd * tau[k + 1]
         along = 0.0
         size = 0.0
         for i in range(len(dy)):
-            along += dy[i] * p.slopes[k + 1, i]
-            size += abs(dy[i] * p.slopes[k + 1, i])
-            bent += 0.5 * dy[i] * dy[i] * p.tau_y[k + 1, i]
-        v[H, k] = p.c[k] + linear + along + bent
-        v[SIZE, k] = abs(p.c[k]) + abs(linear) + size + bent
+            along += dy[i] * slopes[k + 1, i]
+            size += abs(dy[i] * slopes[k + 1, i])
+            bent += 0.5 * dy[i] * dy[i] * tau_y[k + 1, i]
+        v[H, k] = c[k] + linear + along + bent
+        v[SIZE, k] = abs(c[k]) + abs(linear) + size + bent
         worst = max(worst, v[H, k])
     return worst, zero
 
@@ -984,13 +1036,21 @@ def proved(p: Program, v: Array, dx: Array, dy: Array, limits: Limits) -> tuple[
 @kernel
 def boxed(p: Program, y: Bounded) -> None:
     """Rows and bounds of the variables x in a box, beside those of y."""
-    K, P = p.rows.shape
+    rows = p.rows
+    at = p.x
+    inner = p.inner
+    outer = p.outer
+    moving = p.moving
+    a = y.a
+    low = y.low
+    high = y.high
+    K, P = rows.shape
     for i in range(P):
-        still = len(p.moving) > 0 and not p.moving[i]
-        y.low[i] = 0.0 if still else p.inner[i] - p.x[i]
-        y.high[i] = 0.0 if still else p.outer[i] - p.x[i]
+        still = len(moving) > 0 and not moving[i]
+        low[i] = 0.0 if still else inner[i] - at[i]
+        high[i] = 0.0 if still else outer[i] - at[i]
         for k in range(K):
-            y.a[k + 1, i] = p.rows[k, i]
+            a[k + 1, i] = rows[k, i]
 
 
 @kernel
@@ -998,20 +1058,22 @@ def multiplied(p: Program, G: Array, u: Array, masked: Array) -> tuple[float, fl
     """G_kl = a_k'a_l and u_k = a_k'x over what moves; returns |x|^2 of it and the square of the ball's radius
     there.
     """
-    K, P = p.rows.shape
     rows = p.rows
+    at = p.x
+    moving = p.moving
+    K, P = rows.shape
     still = 0.0
     xx = 0.0
-    if len(p.moving) > 0:
-        rows = masked
+    if len(moving) > 0:
         for i in range(P):
-            still += 0.0 if p.moving[i] else p.x[i] * p.x[i]
+            still += 0.0 if moving[i] else at[i] * at[i]
             for k in range(K):
-                masked[k, i] = p.rows[k, i] if p.moving[i] else 0.0
+                masked[k, i] = rows[k, i] if moving[i] else 0.0
+        rows = masked
     for k in range(K):
         u[k] = 0.0
         for i in range(P):
-            u[k] += rows[k, i] * p.x[i]
+            u[k] += rows[k, i] * at[i]
         for j in range(k + 1):
             value = 0.0
             for i in range(P):
@@ -1019,27 +1081,33 @@ def multiplied(p: Program, G: Array, u: Array, masked: Array) -> tuple[float, fl
             G[k, j] = value
             G[j, k] = value
     for i in range(P):
-        if not (len(p.moving) > 0 and not p.moving[i]):
-            xx += p.x[i] * p.x[i]
+        if not (len(moving) > 0 and not moving[i]):
+            xx += at[i] * at[i]
     return xx, max(p.radius * p.radius - still, 0.0)
 
 
 @kernel
 def lengths_of(p: Program, x: Whole, y: Bounded) -> None:
     """The lengths of the rows in both blocks, the same in every iteration."""
-    for k in range(len(p.c) + 1):
+    c = p.c
+    rows = p.rows
+    G = x.G
+    w = x.w
+    a = y.a
+    lengths = y.lengths
+    for k in range(len(c) + 1):
         length = 0.0
-        for i in range(y.a.shape[1]):
-            length += y.a[k, i] * y.a[k, i]
-        y.lengths[k] = math.sqrt(length)
-    for k in range(len(p.c)):
+        for i in range(a.shape[1]):
+            length += a[k, i] * a[k, i]
+        lengths[k] = math.sqrt(length)
+    for k in range(len(c)):
         if p.kind == EPIGRAPH:
             length = 0.0
             for i in range(len(p.x)):
-                length += p.rows[k, i] * p.rows[k, i]
-            x.w[3, k] = math.sqrt(length)
+                length += rows[k, i] * rows[k, i]
+            w[3, k] = math.sqrt(length)
         elif p.kind != BOX:
-            x.w[3, k] = math.sqrt(x.G[k, k])
+            w[3, k] = math.sqrt(G[k, k])
 
 
 @entry
@@ -1066,6 +1134,7 @@ def solve_surrogate(
     w = np.empty((4, K))
     room = np.empty((2 + 2 * K if kind == EPIGRAPH else 0, P))
     masked = np.empty((K if len(moving) > 0 else 0, P))
+    everything = np.empty(0, np.bool_)
     v = np.empty((VECTORS, K))
     bend = np.empty((K, K))
     kept = np.empty((K, K))
@@ -1086,7 +1155,7 @@ def solve_surrogate(
     residual = np.full(R, np.nan)
     infeasible = np.zeros(R, np.bool_)
     for r in range(R):
-        mask = moving[r] if len(moving) > 0 else np.zeros(0, np.bool_)
+        mask = moving[r] if len(moving) > 0 else everything
         p = Program(
             cs[r], rows[r], slopes, tau, tau_y, xs[r], lows[r], kind, inner, outer, radius, mask
         )  # fmt: skip

@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.arrays import Array
-from mobench.subproblems.solution import TOLERANCE
+from mobench.solvers.solution import TOLERANCE
 
 SLOPE = 1e-14  # slopes of unit rows below this are what rounding leaves of 0
 ROUNDINGS = 32  # rows are dependent if one is nearer to the span of others than so many of their dtype

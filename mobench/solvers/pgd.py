@@ -13,8 +13,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.arrays import Array, tensor
-from mobench.subproblems.host import on_host
-from mobench.subproblems.qp import rows
+from mobench.solvers.host import on_host
+from mobench.solvers.qp import rows
 
 TINY = 1e-300
 

@@ -2,7 +2,7 @@
 
 The min-norm problem of MGDA and PMTL is Q = JJ', b = 0, a = 1, r = 1; FERERO's dual after elimination of its
 free multipliers is Q = K_r, b = -l, a = AF, r = 1'AF. Two variables on {x >= 0, a'x = r} have a closed form,
-everything else goes through complementary pivoting in `kernels.pivoting`.
+everything else goes through complementary pivoting in `solvers.kernels.pivoting`.
 """
 
 from functools import lru_cache
@@ -14,9 +14,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mobench.core.arrays import Array, arrays, tensor
-from mobench.kernels.compiled import module
-from mobench.subproblems.host import on_host
-from mobench.subproblems.solution import GOOD, GROWTH, TINY, TOLERANCE, Solution, certified
+from mobench.kernels.compiled import compiled_solver
+from mobench.solvers.host import on_host
+from mobench.solvers.solution import GOOD, GROWTH, TINY, TOLERANCE, Solution, certified
 
 DUST = 1e-30  # a coordinate of this size, in units of its scale, is a zero that rounding has missed
 FLAT = 1e-16  # Q_ii below this, relative to the largest, is what rounding leaves of a zero
@@ -27,7 +27,7 @@ RANK = 1e-2
 RIDGES = (0.0, 1e-13, 1e-12, 1e-11, 1e-10)  # tried in turn where Q is singular only up to rounding
 
 
-# what the compiled kernels have to know, in the order of `mobench.kernels.pivoting.Limits`
+# what the compiled kernels have to know, in the order of `mobench.solvers.kernels.pivoting.Limits`
 LIMITS = np.array([GOOD, TOLERANCE, GROWTH, TINY, DUST, FLAT, TIE, RANK, DROPS])
 NONE = np.zeros((0, 0))
 NO_SHARE = np.zeros(0)
@@ -193,12 +193,13 @@ def qp(
         xp, (Q_, b_, a_, r_) = arrays(Q, b, a, Q.new_ones(len(Q)) if r is None else r)
         with np.errstate(all="ignore"):
             return certified(xp, *segment(xp, Q_, b_, a_, r_), Q.dtype)
-    found = module("pivoting").qp(*_program(Q, b, a, r, lower, upper), np.array(RIDGES), LIMITS)
-    return _solution(*found, Q.dtype)
+    answer = compiled_solver("pivoting").qp(*_program(Q, b, a, r, lower, upper), np.array(RIDGES), LIMITS)
+    return solution_of(answer, Q.dtype)
 
 
-def _solution(x: Array, residual: Array, failed: Array, dtype: torch.dtype) -> Solution:
-    """What a kernel returns, as tensors."""
+def solution_of(answer: tuple[Array, Array, Array], dtype: torch.dtype) -> Solution:
+    """Returns x, residual and failed of a kernel as tensors."""
+    x, residual, failed = answer
     return Solution(tensor(x, dtype), tensor(residual, dtype), tensor(failed))
 
 
@@ -243,7 +244,7 @@ def qp_residual(
     elsewhere the result is an upper bound.
     """
     program = _program(Q, b, a, r, lower, upper)
-    return tensor(module("pivoting").qp_residual(*program, rows(x), LIMITS), x.dtype)
+    return tensor(compiled_solver("pivoting").qp_residual(*program, rows(x), LIMITS), x.dtype)
 
 
 @on_host(closed=lambda gram, active=None: gram.shape[1] == 2 and active is None)
@@ -267,7 +268,7 @@ def min_norm(gram: Float[Tensor, "R n n"], active: Bool[Tensor, "R n"] | None = 
         n = gram.shape[1]
         one = _constant(n, 1.0)
         program = (rows(gram), NONE, one, one[0, :1], _constant(n, 0.0), NONE)
-        return _solution(*module("pivoting").qp(*program, np.array(RIDGES), LIMITS), gram.dtype)
+        return solution_of(compiled_solver("pivoting").qp(*program, np.array(RIDGES), LIMITS), gram.dtype)
     # An inactive variable is put on an axis of its own and out of the equality: it can only be 0.
     inactive = ~active
     empty = inactive.all(1)

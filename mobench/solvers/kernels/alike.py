@@ -2,7 +2,7 @@
 
     C b = 1,  C = L L' the cosines of the gradients, by their Cholesky factor.
 
-A run whose cosines are close to singular is `hard` and goes to `mobench.subproblems.alike`.
+A run whose cosines are close to singular is `hard` and goes to `mobench.solvers.alike`.
 """
 
 from __future__ import annotations

@@ -25,10 +25,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mobench.core.arrays import arrays, runs_last, tensor
-from mobench.kernels.compiled import module
-from mobench.subproblems.host import on_host
-from mobench.subproblems.qp import LIMITS, RIDGES, qp, rows, segment
-from mobench.subproblems.solution import TINY, TOLERANCE, Solution, certified
+from mobench.kernels.compiled import compiled_solver
+from mobench.solvers.host import on_host
+from mobench.solvers.qp import LIMITS, RIDGES, qp, rows, segment
+from mobench.solvers.solution import TINY, TOLERANCE, Solution, certified
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def ferero_dual(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"
         return _plane(program, K, F)
     fixed = (rows(program.rows), rows(program.bg), rows(program.bh))
     rates = (float(program.c_g), float(program.c_h), bool(program.adaptive))
-    w, residual, failed = module("pivoting").ferero_dual(
+    w, residual, failed = compiled_solver("pivoting").ferero_dual(
         *fixed, *rates, rows(K), rows(F), np.array(RIDGES), LIMITS
     )
     return Solution(tensor(w, K.dtype), tensor(residual), tensor(failed))

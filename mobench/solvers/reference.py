@@ -19,10 +19,10 @@ from torch import Tensor
 
 from mobench.core.arrays import Array
 from mobench.core.sets import Ball, Box, Free, project_moving
-from mobench.subproblems.lp import epo_data, homogeneous, homogeneous_residual
-from mobench.subproblems.qp import qp_residual
-from mobench.subproblems.solution import TINY, TOLERANCE, Solution, certified
-from mobench.subproblems.surrogate import Surrogate, SurrogateSolution, constraints
+from mobench.solvers.lp import epo_data, homogeneous, homogeneous_residual
+from mobench.solvers.qp import qp_residual
+from mobench.solvers.solution import TINY, TOLERANCE, Solution, certified
+from mobench.solvers.surrogate import Surrogate, SurrogateSolution, constraints
 
 # of an interior-point solver; the certificate is the same as that of the exact solvers
 REFERENCE_TOLERANCE = 1e-6
@@ -57,7 +57,7 @@ def qp(
     lower: float | Tensor = 0.0,
     upper: float | Tensor | None = None,
 ) -> Solution:
-    """As `mobench.subproblems.qp`; failed means a residual above `REFERENCE_TOLERANCE`."""
+    """As `mobench.solvers.qp`; failed means a residual above `REFERENCE_TOLERANCE`."""
     import cvxpy
 
     R, n = Q.shape[:2]
@@ -101,16 +101,16 @@ def qp(
         if _solved(cvxpy.Problem(cvxpy.Minimize(value), rules), solver="CLARABEL", **CLARABEL):
             x[i] = np.clip(np.asarray(y.value) * unit, low[i], high[i])
     bounds = (torch.from_numpy(low.copy()), torch.from_numpy(high.copy()))
-    equality = (None, None) if a is None else (torch.from_numpy(a_.copy()), torch.from_numpy(r_.copy()))
-    data = (torch.from_numpy(x), torch.from_numpy(Q_.copy()), torch.from_numpy(b_.copy()))
-    residual = qp_residual(*data, *equality, *bounds).numpy()
+    x_, Q_t, b_t, a_t, r_t = (torch.from_numpy(array.copy()) for array in (x, Q_, b_, a_, r_))
+    equality = (None, None) if a is None else (a_t, r_t)
+    residual = qp_residual(x_, Q_t, b_t, equality[0], equality[1], bounds[0], bounds[1]).numpy()
     with np.errstate(all="ignore"):
         solution = certified(np, x, residual, probe, Q.dtype, REFERENCE_TOLERANCE)
     return Solution(*(t.to(Q.device) for t in solution))
 
 
 def min_norm(gram: Float[Tensor, "R n n"], active: Bool[Tensor, "R n"] | None = None) -> Solution:
-    """As `mobench.subproblems.min_norm`."""
+    """As `mobench.solvers.min_norm`."""
     ones = torch.ones_like(gram[:, 0])
     if active is None:
         return qp(gram, None, ones)
@@ -122,7 +122,7 @@ def min_norm(gram: Float[Tensor, "R n n"], active: Bool[Tensor, "R n"] | None = 
 
 
 def lp(c: Float[Tensor, "R n"], G: Float[Tensor, "R k n"], h: Float[Tensor, "R k"]) -> Solution:
-    """As `mobench.subproblems.lp`; failed means a residual above `REFERENCE_TOLERANCE`."""
+    """As `mobench.solvers.lp`; failed means a residual above `REFERENCE_TOLERANCE`."""
     import cvxpy
 
     c_, G_, h_ = (t.detach().cpu().double().numpy() for t in (c, G, h))
@@ -151,7 +151,7 @@ def epo_lp(
     jstar: Int[Tensor, " R"],
     restricted: bool = True,
 ) -> Solution:
-    """As `mobench.subproblems.epo_lp`."""
+    """As `mobench.solvers.epo_lp`."""
     return lp(*epo_data(K.detach(), Ca.detach(), balance, jstar, restricted))
 
 
@@ -337,7 +337,7 @@ def _surrogate_judged(
 
 
 def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None) -> SurrogateSolution:
-    """As `mobench.subproblems.surrogate.solve_surrogate`, for X Free, Box or Ball; every program is solved
+    """As `mobench.solvers.surrogate.solve_surrogate`, for X Free, Box or Ball; every program is solved
     from a cold start.
 
     Failed means a residual above `REFERENCE_TOLERANCE`. The multipliers prove how good the step is, and,

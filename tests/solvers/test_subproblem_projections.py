@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mobench.subproblems import project_simplex, project_weighted_simplex, qp
+from mobench.solvers import project_simplex, project_weighted_simplex, qp
 
 DTYPE = torch.float64
 

@@ -12,11 +12,11 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from mobench.kernels.pivoting import Limits
-from mobench.subproblems import TOLERANCE, min_norm, qp, qp_residual, reference
-from mobench.subproblems.solution import Solution
+from mobench.solvers import TOLERANCE, min_norm, qp, qp_residual, reference
+from mobench.solvers.kernels.pivoting import Limits
+from mobench.solvers.solution import Solution
 
-QP = sys.modules["mobench.subproblems.qp"]
+QP = sys.modules["mobench.solvers.qp"]
 DTYPE = torch.float64
 
 FAMILIES = [
@@ -202,7 +202,7 @@ def test_min_norm_is_certified_at_every_scale(family, n):
 
 
 def test_first_try_is_enough_without_near_degeneracy(monkeypatch):
-    monkeypatch.setattr(sys.modules["mobench.subproblems.qp"], "RIDGES", (0.0,))
+    monkeypatch.setattr(sys.modules["mobench.solvers.qp"], "RIDGES", (0.0,))
     for n in (3, 8, 16):
         for family in FAMILIES:
             if family not in ("tight cluster", "nearly opposed", "widely scaled rows"):
