@@ -35,7 +35,7 @@ $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 ifeq ($(LOCKED),)
-	$(BIN)/python -m pip install --quiet --no-compile -e '.[dev,docs,compiled,joblib,slurm,baselines,speech,flower]'
+	$(BIN)/python -m pip install --quiet --no-compile -e '.[dev,docs,joblib,slurm,baselines,speech,flower]'
 else
 	$(BIN)/python -m pip install --quiet --no-compile --require-hashes -r locks/full.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
@@ -51,7 +51,7 @@ reproduce: install  ## draw every artifact (SCALE=laptop, WORKERS=2 jobs at a ti
 
 # these tests check shapes and types at every call, which makes a step ten times slower: every algorithm with every oracle, metrics, the QP;
 # they assert all that they assert without the checks, so they are not run a second time
-TYPED = tests/test_join.py::test_every_pair_of_the_project_runs_or_is_refused tests/test_metrics.py tests/subproblems/test_subproblem_qp.py
+TYPED = tests/test_join.py::test_every_pair_of_the_project_runs_or_is_refused tests/test_metrics.py tests/solvers/test_subproblem_qp.py
 
 # mypy uses one core, and pytest collects its tests on one
 test: install  ## run lint, type and shape checks, and all tests
@@ -69,7 +69,7 @@ OLDEST_TESTS = tests/test_core.py tests/test_metrics.py tests/test_gram.py tests
 test-oldest: install  ## run the core tests with the oldest versions that pyproject.toml allows (5 GB in outputs/oldest)
 	$(BIN)/python -m pip install --quiet uv
 	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
-	$(UV) pip compile pyproject.toml --extra dev --extra compiled --resolution lowest-direct --python $(OLDEST)/bin/python --no-header --no-annotate -q -o $(OLDEST)/oldest.txt
+	$(UV) pip compile pyproject.toml --extra dev --resolution lowest-direct --python $(OLDEST)/bin/python --no-header --no-annotate -q -o $(OLDEST)/oldest.txt
 	$(OLDEST)/bin/python -m pip install --quiet --no-deps -r $(OLDEST)/oldest.txt
 	PYTHONPATH=$(CURDIR) $(OLDEST)/bin/python -m pytest -q -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning -W ignore::FutureWarning $(OLDEST_TESTS)
 

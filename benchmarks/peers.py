@@ -35,7 +35,7 @@ from mobench.core.served import serving
 from mobench.jobs.run import run_job
 from mobench.oracles import Exact
 from mobench.problems import DTLZ2, VLMOP2, ZDT2
-from mobench.subproblems import min_norm
+from mobench.solvers import min_norm
 from tests.conftest import REPOSITORY, command, environment
 from tests.test_runner import composed
 

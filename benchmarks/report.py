@@ -125,7 +125,6 @@ def as_json(
                 "per_second": {R: R / s.least for R, s in row.batch.items()},
                 "per_second_cvxpy": 1 / row.cvxpy.least,
                 "ratio": {R: R * row.cvxpy.over(s) for R, s in row.batch.items()},
-                "ratio_arrays": {R: row.arrays[R].over(s) for R, s in row.batch.items()},
                 "difference": row.difference,
             }
             for row in rows
@@ -138,7 +137,6 @@ def as_json(
                 "us_cvxpy": 1e6 * row.cvxpy.least,
                 "us_clarabel": 1e6 * row.clarabel.least,
                 "ratio_warm": {R: R * row.cvxpy.over(s) for R, s in row.warm.items()},
-                "ratio_arrays": {R: row.arrays[R].over(s) for R, s in row.warm.items()},
                 "difference": row.difference,
             }
             for row in programs
@@ -299,8 +297,7 @@ def markdown(
             "Batched and certified solves, compared with CVXPY with one parametrized (DPP) problem that is "
             "compiled once and solved sequentially (CLARABEL; HiGHS for the LP). `qp` is FERERO's dual "
             "after elimination. The last column is the largest difference between the two solutions (for "
-            "the LP, between their values). *Arrays* is the time of the same solves without Numba over the "
-            "time with it.",
+            "the LP, between their values).",
             table(
                 [
                     "subproblem",
@@ -308,7 +305,6 @@ def markdown(
                     *[f"R = {R}" for R in ours],
                     "CVXPY",
                     *[f"ratio, R = {R}" for R in ours],
-                    *[f"arrays, R = {R}" for R in ours],
                     "difference",
                 ],
                 [
@@ -318,7 +314,6 @@ def markdown(
                         *[number(R / row.batch[R].least) for R in ours],
                         number(1 / row.cvxpy.least),
                         *[f"{number(R * row.cvxpy.over(row.batch[R]))}x" for R in ours],
-                        *[f"{number(row.arrays[R].over(row.batch[R]))}x" for R in ours],
                         f"{row.difference:.0e}",
                     ]
                     for row in rows
@@ -334,9 +329,8 @@ def markdown(
             "from the multipliers of the previous step (cold: from ones). They are compared with CVXPY "
             "with one parametrized (DPP) problem per shape (CLARABEL), and with CLARABEL alone on matrices "
             "that are assembled beforehand; both solve one program after the other, without a certificate. "
-            "Aims: 1x of CVXPY at R = 1, 50x at R = 100, 100x at R = 1000. *Arrays* is the time of the same "
-            "solves without Numba over the time with it. The last column is the largest difference of the "
-            "steps dx.",
+            "Aims: 1x of CVXPY at R = 1, 50x at R = 100, 100x at R = 1000. The last column is the largest "
+            "difference of the steps dx.",
             table(
                 [
                     "trajectory",
@@ -346,7 +340,6 @@ def markdown(
                     "CLARABEL alone",
                     *[f"CVXPY / ours, R = {R}" for R in ours],
                     *[f"CLARABEL / ours, R = {R}" for R in ours],
-                    *[f"arrays, R = {R}" for R in ours],
                     "aims met",
                     "difference",
                 ],
@@ -359,7 +352,6 @@ def markdown(
                         number(1e6 * row.clarabel.least),
                         *[f"{number(R * row.cvxpy.over(row.warm[R]))}x" for R in ours],
                         *[f"{number(R * row.clarabel.over(row.warm[R]))}x" for R in ours],
-                        *[f"{number(row.arrays[R].over(row.warm[R]))}x" for R in ours],
                         _met({R: R * row.cvxpy.over(row.warm[R]) for R in ours}, aims),
                         f"{row.difference:.0e}",
                     ]

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.timing import Sample, alternate, on_arrays, repeated
-from mobench.subproblems import epo_lp, min_norm, project_simplex, project_weighted_simplex, qp
+from benchmarks.timing import Sample, alternate, repeated
+from mobench.solvers import epo_lp, min_norm, project_simplex, project_weighted_simplex, qp
 
 Inputs = tuple[Tensor, ...]
 
@@ -134,14 +134,11 @@ def _apart(kind: str, x: np.ndarray, y: np.ndarray, inputs: Sequence[np.ndarray]
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds per call at each R, compiled and as array operations; seconds per CVXPY solve;
-    largest difference of the answers (first runs).
-    """
+    """Seconds per call at each R; seconds per CVXPY solve; largest difference of the answers (first runs)."""
 
     kind: str
     M: int
     batch: dict[int, Sample]
-    arrays: dict[int, Sample]
     cvxpy: Sample
     difference: float
 
@@ -180,14 +177,9 @@ def measure(
                 for i in few
             )
             cases = {str(R): repeated(partial(SOLVERS[kind], *d), slice_s) for R, d in data.items()}
-            cases |= {
-                f"arrays {R}": repeated(on_arrays(partial(SOLVERS[kind], *d)), slice_s)
-                for R, d in data.items()
-            }
             samples = alternate({**cases, "cvxpy": repeated(one, slice_s)}, rounds)
             batch = {R: samples[str(R)] for R in sizes}
-            plain = {R: samples[f"arrays {R}"] for R in sizes}
-            rows.append(Row(kind, M, batch, plain, samples["cvxpy"], difference))
+            rows.append(Row(kind, M, batch, samples["cvxpy"], difference))
             say(
                 f"{kind} M={M}: "
                 + ", ".join(f"R={R} {R / samples[str(R)].least:.0f}/s" for R in sizes)

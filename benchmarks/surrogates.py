@@ -15,7 +15,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from benchmarks.timing import Sample, alternate, on_arrays, repeated
+from benchmarks.timing import Sample, alternate, repeated
 from mobench.algorithms.csmoo import CSMOO1
 from mobench.algorithms.csmoo2 import CSMOO2
 from mobench.core import loop
@@ -23,8 +23,8 @@ from mobench.core.output import Last
 from mobench.core.preferences import Runs
 from mobench.oracles import EMA, Minibatch
 from mobench.problems import PLS, ConstrainedGaussian
-from mobench.subproblems import reference
-from mobench.subproblems.surrogate import Surrogate, solve_surrogate
+from mobench.solvers import reference
+from mobench.solvers.surrogate import Surrogate, solve_surrogate
 
 Step = tuple[Surrogate, Tensor]
 # steps before the recorded ones, and how many are recorded
@@ -66,14 +66,13 @@ def recorded(case: str, R: int, steps: int = SPAN) -> list[Step]:
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds per solve of the whole batch at each R, warm and cold, and warm as array operations; seconds
-    per solve of one program by CVXPY and by CLARABEL alone; largest difference.
+    """Seconds per solve of the whole batch at each R, warm and cold; seconds per solve of one program by
+    CVXPY and by CLARABEL alone; largest difference.
     """
 
     case: str
     warm: dict[int, Sample]
     cold: dict[int, Sample]
-    arrays: dict[int, Sample]
     cvxpy: Sample
     clarabel: Sample
     difference: float
@@ -141,16 +140,12 @@ def measure(
             difference = max(difference, float((ours.dx - theirs.dx).abs().max()))
         timed = {f"warm {R}": repeated(_along(steps, True), slice_s) for R, steps in data.items()}
         timed |= {f"cold {R}": repeated(_along(steps, False), slice_s) for R, steps in data.items()}
-        timed |= {
-            f"arrays {R}": repeated(on_arrays(_along(steps, True)), slice_s) for R, steps in data.items()
-        }
         timed |= {"cvxpy": repeated(_by_cvxpy(single), slice_s)}
         timed |= {"clarabel": repeated(_by_clarabel(single), slice_s)}
         samples = alternate(timed, rounds)
         warm = {R: samples[f"warm {R}"] for R in sizes}
         cold = {R: samples[f"cold {R}"] for R in sizes}
-        plain = {R: samples[f"arrays {R}"] for R in sizes}
-        rows.append(Row(case, warm, cold, plain, samples["cvxpy"], samples["clarabel"], difference))
+        rows.append(Row(case, warm, cold, samples["cvxpy"], samples["clarabel"], difference))
         say(
             f"{case}: "
             + ", ".join(f"R={R} {1e6 * warm[R].least / R:.3g} us/run" for R in sizes)

@@ -15,7 +15,7 @@ from mobench.core.gram import gram
 from mobench.core.output import make_output
 from mobench.oracles import Exact
 from mobench.problems import VLMOP2
-from mobench.subproblems import min_norm
+from mobench.solvers import min_norm
 
 
 def test_quick_benchmark_writes_a_complete_report(tmp_path: Path) -> None:

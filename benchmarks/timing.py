@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mobench.kernels import compiled
-
 Work = Callable[[int], float]
 """Round number -> seconds per unit (an iteration, a solve)."""
 
@@ -52,20 +50,6 @@ def alternate(cases: Mapping[str, Work], rounds: int) -> dict[str, Sample]:
         if collecting:
             gc.enable()
     return {name: Sample(tuple(values)) for name, values in seen.items()}
-
-
-def on_arrays(work: Callable[[], object]) -> Callable[[], object]:
-    """The same work with the small solvers as array operations, as without Numba."""
-
-    def one() -> object:
-        before = compiled.module
-        compiled.module = lambda name: None  # type: ignore[assignment]
-        try:
-            return work()
-        finally:
-            compiled.module = before
-
-    return one
 
 
 def timed(work: Callable[[], object], units: int) -> float:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from mobench.core.preferences import spread
-from tests.subproblems.test_subproblem_qp import jacobian
+from tests.solvers.test_subproblem_qp import jacobian
 from tests.test_zoo import EXACT, RANKS, directions, theirs
 
 RUNS = 4

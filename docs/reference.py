@@ -27,13 +27,16 @@ PACKAGES = {
         "Wrappers that add constraints g <= 0 to any problem: `constraint=`.",
     ),
     "spaces": ("Decision spaces", "Wrappers that change the decision variables of any problem: `space=`."),
-    "subproblems": ("Subproblems", "Batched solvers with certificates; they do not depend on algorithms."),
+    "solvers": ("Solvers", "Small programs in batches, with certificates; they do not depend on algorithms."),
     "metrics": ("Metrics", "Hypervolume, distances, stationarity."),
     "core": (
         "Core",
         "Points, oracles, algorithms, output rules, preferences, randomness, compatibility and the loop.",
     ),
-    "kernels": ("Kernels", "Hand-derived derivatives of networks and compiled small solvers for CPUs."),
+    "kernels": (
+        "Kernels",
+        "Hand-derived derivatives of networks and Gram matrices on CPUs.",
+    ),
     "models": ("Models", "Networks as functions of stacked parameters (R, P)."),
     "data": ("Data", "Data sets: downloading, checking, caching, partitions over clients."),
     "artifacts": ("Artifacts", "From rows to figures, tables and claims."),

@@ -19,8 +19,9 @@ from torch import Tensor
 from mobench.algorithms.csmoo import CSMOO1, CSMOOBasic, conditions
 from mobench.algorithms.csmoo2 import CSMOO2
 from mobench.algorithms.penalty_sgd import PenaltySGD
-from mobench.core import Algorithm, Oracle, Point, Runs, TablePoint, loop
+from mobench.core import Algorithm, Oracle, Point, Runs, Spec, TablePoint, loop
 from mobench.core.random import counter_indices, generator
+from mobench.core.sets import Box
 from mobench.errors import ConfigError
 from mobench.jobs import extremes
 from mobench.oracles import EMA, Exact, FederatedEMA, Minibatch
@@ -713,6 +714,16 @@ def test_the_first_step_is_a_share_of_the_way() -> None:
     CSMOO1(step_size=2.0, step_offset=16.0, step_decay=0.75)
     with pytest.raises(ConfigError, match="<= 1"):
         CSMOO1(step_size=2.0, step_offset=2.0, step_decay=0.75)
+
+
+def test_a_set_that_the_solver_does_not_know_is_refused_before_the_first_step() -> None:
+    class Strip(Box):
+        """A set of somebody's own."""
+
+    spec = Spec(1, 2, 0, 3, Strip(0.0, 1.0))
+    (reason,) = CSMOO1().misfits(spec)
+    assert "Free, Box, Intervals, Ball, L1Epigraph, but the problem's X is Strip" in reason
+    assert CSMOO1().misfits(replace(spec, X=Box(0.0, 1.0))) == []
 
 
 def test_composite_objectives_through_the_command_line(mobench: Run) -> None:

@@ -30,7 +30,7 @@ from mobench.jobs.failures import advice_for
 from mobench.metrics.recognition import error_rate
 from mobench.oracles import Exact, Minibatch
 from mobench.problems import LeastSquares
-from mobench.subproblems.projections import project_weighted_simplex
+from mobench.solvers.projections import project_weighted_simplex
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mobench.core import TablePoint, gram
 from mobench.core.sets import Free
-from mobench.kernels import compiled, rows
+from mobench.kernels import rows
 
 Way = Callable[[Tensor], Tensor]
 
@@ -29,8 +29,6 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
     """Each way to compute them, blocks and thresholds small so that all of their branches are met."""
     monkeypatch.setattr(rows, "NUMBERS", 0)
     monkeypatch.setattr(rows, "COLUMNS", 0)
-    if request.param == "kernel" and compiled.module("gramian") is None:
-        pytest.skip("Numba is not installed, or MOBENCH_COMPILED=0 turns it off")
     if request.param == "blocks":
         monkeypatch.setattr(gram, "BLOCK", 20_000)
     return by_kernel if request.param == "kernel" else gram.blocked
@@ -129,5 +127,4 @@ def test_the_kernel_serves_points_of_oracles() -> None:
     assert rows.gram in gram._kernels
     assert rows.gram(torch.ones(1, 2, 300)) is None
     assert rows.gram(torch.ones(1, 40_000, 2).mT) is None
-    if compiled.module("gramian") is not None:
-        assert rows.gram(torch.ones(1, 2, 40_000)) is not None
+    assert rows.gram(torch.ones(1, 2, 40_000)) is not None

@@ -23,7 +23,7 @@ from mobench.metrics import constrained_kkt
 from mobench.oracles import Exact
 from mobench.oracles.exact import make_point
 from mobench.problems import BallAndHalfSpace, HalfPlane, LeastSquares
-from mobench.subproblems import min_norm
+from mobench.solvers import min_norm
 from tests.conftest import Run, shell
 
 F64 = torch.float64

@@ -12,11 +12,6 @@ from mobench.kernels import compiled, convnet
 from mobench.kernels.convnet import CrossEntropies, RunPictures
 from mobench.models.convnet import MODELS, ConvNet
 
-pytestmark = pytest.mark.skipif(
-    compiled.module("windows") is None,
-    reason="Numba is not installed, or MOBENCH_COMPILED=0 turns it off",
-)
-
 
 def both(work: Callable[[], list[Tensor]], monkeypatch: pytest.MonkeyPatch) -> None:
     """The same by kernels and by array operations, -0 and 0 taken as equal."""

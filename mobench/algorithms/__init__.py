@@ -1,4 +1,4 @@
 """Algorithms: one method, one file; `conf/algorithm/<name>.yaml` points at the class.
 
-May import: core, subproblems, metrics, errors.
+May import: core, solvers, metrics, errors.
 """

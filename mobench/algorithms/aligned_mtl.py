@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import ModuleType
 from typing import ClassVar
 
 import numpy as np
@@ -12,11 +11,12 @@ from torch import Tensor
 
 from mobench.algorithms.mixing import Mixed
 from mobench.core.algorithm import Info, State
-from mobench.core.arrays import Array, arrays, integers, tensor
+from mobench.core.arrays import Array, tensor
 from mobench.errors import choose
-from mobench.subproblems.host import on_host
-from mobench.subproblems.solution import TOLERANCE, Solution
-from mobench.subproblems.spectrum import Parts, decomposed
+from mobench.solvers.host import on_host
+from mobench.solvers.qp import rows
+from mobench.solvers.solution import TOLERANCE, Solution
+from mobench.solvers.spectrum import Spectrum, spectrum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,23 +48,21 @@ class AlignedMTL(Mixed):
 
 @on_host()
 def _weights(G: Float[Tensor, "R M M"], u: Float[Tensor, "R M"], scale: str) -> Solution:
-    xp, (G_, u_) = arrays(G, u)
+    parts = spectrum(rows(G))
     with np.errstate(all="ignore"):
-        found = decomposed(xp, G_)
-        factor = (_sigma(xp, found, scale) / found.values) ** 0.5
-        w = found.apply(xp.where(found.kept, factor, 0.0), u_)
-        w = xp.where(xp.isnan(found.residual)[:, None], xp.nan, w)
-    return Solution(tensor(w, G.dtype), tensor(found.residual, G.dtype), tensor(found.residual > TOLERANCE))
+        w = parts.apply((_sigma(parts, scale) / parts.values) ** 0.5, rows(u))
+        w = np.where(np.isnan(parts.residual)[:, None], np.nan, w)
+    return Solution(tensor(w, G.dtype), tensor(parts.residual, G.dtype), tensor(parts.residual > TOLERANCE))
 
 
-def _sigma(xp: ModuleType, found: Parts, scale: str) -> Array:
+def _sigma(parts: Spectrum, scale: str) -> Array:
     """The eigenvalue that all get, (R, 1); kept ones are the last, in ascending order."""
-    R, M = found.values.shape
-    kept = found.kept.sum(1)
+    R, M = parts.values.shape
+    kept = parts.kept.sum(1)
     if scale == "rmse":
-        return (xp.where(found.kept, found.values, 0.0).sum(1) / xp.where(kept > 0, kept, 1))[:, None]
+        return (np.where(parts.kept, parts.values, 0.0).sum(1) / np.where(kept > 0, kept, 1))[:, None]
     first = M - kept
     if scale == "median":
-        first = first + xp.where(kept > 0, kept - 1, 0) // 2
-    first = xp.where(first < M, first, M - 1)
-    return found.values[integers(found.values, R), first][:, None]
+        first = first + np.where(kept > 0, kept - 1, 0) // 2
+    first = np.where(first < M, first, M - 1)
+    return parts.values[np.arange(R), first][:, None]

@@ -13,8 +13,8 @@ from mobench.core.algorithm import Info, Real, State, Weighting
 from mobench.core.arrays import scalar
 from mobench.core.oracle import Spec
 from mobench.errors import ConfigError
-from mobench.subproblems.conflict_averse import conflict_averse
-from mobench.subproblems.nearest import nearest
+from mobench.solvers.conflict_averse import conflict_averse
+from mobench.solvers.nearest import nearest
 
 
 @dataclass(frozen=True, kw_only=True)

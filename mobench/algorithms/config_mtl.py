@@ -10,10 +10,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.algorithm import Info, State, Weighting
-from mobench.core.arrays import arrays, tensor
-from mobench.subproblems.alike import NOTHING, alike
-from mobench.subproblems.host import on_host
-from mobench.subproblems.solution import TOLERANCE, Solution
+from mobench.core.arrays import tensor
+from mobench.solvers.alike import NOTHING, alike
+from mobench.solvers.host import on_host
+from mobench.solvers.qp import rows
+from mobench.solvers.solution import TOLERANCE, Solution
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +43,13 @@ class ConFIG(Weighting):
 
 @on_host()
 def _weights(G: Float[Tensor, "R M M"]) -> Solution:
-    xp, (G_,) = arrays(G)
     with np.errstate(all="ignore"):
-        found = alike(xp, G_)
-        b = found.b
-        there = found.length > 0
-        square = xp.where(there, b, 0.0).sum(1)[:, None]
+        equal = alike(rows(G))
+        b = equal.b
+        there = equal.length > 0
+        square = np.where(there, b, 0.0).sum(1)[:, None]
         # <g_m, U^+ 1>, summed
-        reach = (found.length * (found.cosines @ b[:, :, None])[:, :, 0]).sum(1)[:, None]
-        unit = b * xp.where(there, 1.0 / found.length, 0.0)
-        w = xp.where((square > NOTHING) | xp.isnan(square), unit * (reach / square), 0.0)
-    return Solution(tensor(w, G.dtype), tensor(found.residual, G.dtype), tensor(found.residual > TOLERANCE))
+        reach = (equal.length * (equal.cosines @ b[:, :, None])[:, :, 0]).sum(1)[:, None]
+        unit = b * np.where(there, 1.0 / equal.length, 0.0)
+        w = np.where((square > NOTHING) | np.isnan(square), unit * (reach / square), 0.0)
+    return Solution(tensor(w, G.dtype), tensor(equal.residual, G.dtype), tensor(equal.residual > TOLERANCE))

@@ -26,8 +26,8 @@ from mobench.core.algorithm import Algorithm, Context, Info, Real, State, Step
 from mobench.core.oracle import Spec
 from mobench.core.point import Point
 from mobench.errors import ConfigError, choose
-from mobench.subproblems import reference
-from mobench.subproblems.surrogate import Surrogate, SurrogateSolution, solve_surrogate
+from mobench.solvers import reference
+from mobench.solvers.surrogate import SETS, Surrogate, SurrogateSolution, solve_surrogate
 
 
 def conditions(spec: Spec, decay: float, what: str) -> list[str]:
@@ -115,6 +115,11 @@ class Surrogated(Penalised):
 
     def misfits(self, spec: Spec) -> list[str]:
         K = spec.M + spec.N
+        if type(spec.X) not in SETS:
+            names = ", ".join(X.__name__ for X in SETS)
+            return [
+                f"its surrogate is solved for x in {names}, but the problem's X is {type(spec.X).__name__}"
+            ]
         if isinstance(self.tau, (int, float)) or len(self.tau) == K + 1:
             return []
         return [

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from mobench.algorithms.mixing import Mixed
 from mobench.core.algorithm import Info, State
-from mobench.subproblems.dual_cone import dual_cone
-from mobench.subproblems.nearest import nearest
+from mobench.solvers.dual_cone import dual_cone
+from mobench.solvers.nearest import nearest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class DualProj(Mixed):
     Fields: `mixture`: u = 1/M ("mean") or the preference.
     Source: Lopez-Paz and Ranzato 2017 (gradient episodic memory), equation 11, of all objectives instead of a
     memory. Gradients that depend on others up to rounding are projected without their Gram matrix
-    (`mobench.subproblems.nearest`).
+    (`mobench.solvers.nearest`).
     """
 
     cancels: ClassVar[bool] = True

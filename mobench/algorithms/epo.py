@@ -18,7 +18,7 @@ from torch import Tensor
 
 from mobench.core.algorithm import Context, Info, Real, State, Weighting
 from mobench.errors import choose
-from mobench.subproblems import epo_lp, lp, reference
+from mobench.solvers import epo_lp, lp, reference
 
 
 @dataclass(frozen=True, kw_only=True)

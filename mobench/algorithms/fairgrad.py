@@ -11,7 +11,7 @@ from torch import Tensor
 from mobench.core.algorithm import Info, Real, State, Weighting
 from mobench.core.arrays import scalar
 from mobench.errors import ConfigError
-from mobench.subproblems.equilibrium import equilibrium
+from mobench.solvers.equilibrium import equilibrium
 
 
 @dataclass(frozen=True, kw_only=True)

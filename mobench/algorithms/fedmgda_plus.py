@@ -16,7 +16,7 @@ from torch import Tensor
 from mobench.core.algorithm import Info, Real, State, Weighting
 from mobench.core.arrays import scalar
 from mobench.errors import ConfigError, choose
-from mobench.subproblems import qp
+from mobench.solvers import qp
 
 
 @dataclass(frozen=True, kw_only=True)

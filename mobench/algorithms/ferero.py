@@ -23,9 +23,9 @@ from mobench.core.algorithm import Algorithm, Context, Info, Real, State, Weight
 from mobench.core.oracle import Spec
 from mobench.core.preferences import ray
 from mobench.errors import ConfigError, choose
-from mobench.subproblems import Solution, project_weighted_simplex, qp, reference
-from mobench.subproblems.dual import Dual, solve_dual
-from mobench.subproblems.pgd import projected_gradient
+from mobench.solvers import Solution, project_weighted_simplex, qp, reference
+from mobench.solvers.dual import Dual, solve_dual
+from mobench.solvers.pgd import projected_gradient
 
 Matrix = Sequence[Sequence[Real]]
 

@@ -22,7 +22,7 @@ from mobench.core.arrays import scalar
 from mobench.core.oracle import Spec
 from mobench.core.point import Point
 from mobench.errors import ConfigError, choose
-from mobench.subproblems import Solution, qp
+from mobench.solvers import Solution, qp
 
 SMALL = 1e-8  # added to |grad q|^2
 BISECTIONS = 60

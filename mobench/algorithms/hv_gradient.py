@@ -16,7 +16,7 @@ from torch import Tensor
 from mobench.core.algorithm import Context, Info, Real, State, Weighting
 from mobench.errors import CompatibilityError, ConfigError
 from mobench.metrics.hypervolume import MOST_OBJECTIVES, exact_seconds, hypervolume
-from mobench.subproblems.host import on_host
+from mobench.solvers.host import on_host
 
 MARGIN = 1.1
 SLOWEST = 60.0  # seconds of a step, at most
@@ -125,7 +125,7 @@ class HVGradient(Weighting):
         return _weights(F.detach(), state["seed"], state["ref"], state["alive"]), state, Info()
 
 
-@on_host(always=True)
+@on_host()
 def _weights(F: Tensor, seeds: Tensor, refs: Tensor, alive: Tensor) -> Float[Tensor, "R M"]:
     """Weights of all sets, one after the other, in NumPy; a run that has diverged has left its set."""
     values = F.numpy()

@@ -12,10 +12,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.algorithm import Info, State, Weighting
-from mobench.core.arrays import arrays, tensor
-from mobench.subproblems.alike import NOTHING, alike
-from mobench.subproblems.host import on_host
-from mobench.subproblems.solution import TOLERANCE, Solution
+from mobench.core.arrays import tensor
+from mobench.solvers.alike import NOTHING, alike
+from mobench.solvers.host import on_host
+from mobench.solvers.qp import rows
+from mobench.solvers.solution import TOLERANCE, Solution
 
 SUM = 1e-12
 """|sum w_m| below this share of sum |w_m| is what rounding leaves of 0."""
@@ -48,14 +49,13 @@ class IMTLG(Weighting):
 
 @on_host()
 def _weights(G: Float[Tensor, "R M M"]) -> Solution:
-    xp, (G_,) = arrays(G)
     with np.errstate(all="ignore"):
-        found = alike(xp, G_)
-        there = found.length > 0
-        w = found.b * xp.where(there, 1.0 / found.length, 0.0)
+        equal = alike(rows(G))
+        there = equal.length > 0
+        w = equal.b * np.where(there, 1.0 / equal.length, 0.0)
         total = w.sum(1)[:, None]
         # collinear gradients, half against half: b is what rounding leaves of 0, and so are all sums of w
-        square = xp.where(there, found.b, 0.0).sum(1)[:, None]
-        some = (square > NOTHING) & (abs(total) > SUM * abs(w).sum(1)[:, None]) | xp.isnan(total)
-        w = xp.where(some, w / total, 0.0)
-    return Solution(tensor(w, G.dtype), tensor(found.residual, G.dtype), tensor(found.residual > TOLERANCE))
+        square = np.where(there, equal.b, 0.0).sum(1)[:, None]
+        some = (square > NOTHING) & (abs(total) > SUM * abs(w).sum(1)[:, None]) | np.isnan(total)
+        w = np.where(some, w / total, 0.0)
+    return Solution(tensor(w, G.dtype), tensor(equal.residual, G.dtype), tensor(equal.residual > TOLERANCE))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mobench.core.algorithm import Context, Info, State, Weighting
 from mobench.errors import choose
-from mobench.subproblems import min_norm, reference
+from mobench.solvers import min_norm, reference
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,8 +18,8 @@ from mobench.core.algorithm import Algorithm, Context, Info, Real, State, Step
 from mobench.core.oracle import Spec
 from mobench.core.point import Point
 from mobench.errors import ConfigError, choose
-from mobench.subproblems import min_norm, project_simplex, qp
-from mobench.subproblems.prox_norm import prox_norm, prox_norm_free
+from mobench.solvers import min_norm, project_simplex, qp
+from mobench.solvers.prox_norm import prox_norm, prox_norm_free
 
 # |G lam| below this times the largest gradient is rounding, of which the square root of a Gram matrix leaves
 # so much

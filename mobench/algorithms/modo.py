@@ -15,7 +15,7 @@ from mobench.core.algorithm import Algorithm, Context, Info, Real, State, Step
 from mobench.core.oracle import Spec
 from mobench.core.point import Point
 from mobench.errors import ConfigError
-from mobench.subproblems import project_simplex
+from mobench.solvers import project_simplex
 
 
 @dataclass(frozen=True, kw_only=True)

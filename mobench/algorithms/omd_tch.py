@@ -17,7 +17,7 @@ from torch import Tensor
 
 from mobench.core.algorithm import Context, Info, Real, State, Weighting
 from mobench.errors import ConfigError, choose
-from mobench.subproblems import project_simplex
+from mobench.solvers import project_simplex
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from mobench.algorithms.mixing import cosines
 from mobench.core.algorithm import Context, Info, Real, State, Weighting
 from mobench.core.preferences import ray
 from mobench.errors import ConfigError
-from mobench.subproblems import Solution, lp, min_norm
+from mobench.solvers import Solution, lp, min_norm
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,8 +21,8 @@ from mobench.algorithms.ferero_geometry import rows_of
 from mobench.core.algorithm import Context, Info, Real, State, Weighting
 from mobench.core.preferences import ray
 from mobench.errors import ConfigError, choose
-from mobench.subproblems import Solution, min_norm, reference
-from mobench.subproblems.plane import plane_min_norm
+from mobench.solvers import Solution, min_norm, reference
+from mobench.solvers.plane import plane_min_norm
 
 
 @dataclass(frozen=True, kw_only=True)

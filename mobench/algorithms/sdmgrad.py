@@ -13,7 +13,7 @@ from mobench.algorithms.mixing import Mixed
 from mobench.core.algorithm import Context, Info, Real, State
 from mobench.core.arrays import scalar
 from mobench.errors import ConfigError, choose
-from mobench.subproblems import project_simplex, qp
+from mobench.solvers import project_simplex, qp
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from torch import Tensor
 from mobench.algorithms.tch import ideal_point
 from mobench.core.algorithm import Context, Info, Real, State, Weighting
 from mobench.errors import ConfigError
-from mobench.subproblems.host import on_host
+from mobench.solvers.host import on_host
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from mobench.algorithms.mixing import Mixed
 from mobench.core.algorithm import Info, State
-from mobench.subproblems.dual_cone import dual_cone
-from mobench.subproblems.nearest import nearest
+from mobench.solvers.dual_cone import dual_cone
+from mobench.solvers.nearest import nearest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class UPGrad(Mixed):
     Fields: `mixture`: u = 1/M ("mean") or the preference.
     Source: Quinton and Rey 2024 (Jacobian descent), equation 3 (projection) and Proposition 1 (weights).
     Gradients that depend on others up to rounding are projected without their Gram matrix
-    (`mobench.subproblems.nearest`). Departure: their code adds 1e-4 to the diagonal of the normalised Gram
+    (`mobench.solvers.nearest`). Departure: their code adds 1e-4 to the diagonal of the normalised Gram
     matrix; here it is as it is.
     """
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from mobench.algorithms.mgda import squared_length
 from mobench.core.algorithm import Context, Info, Real, State, Weighting
 from mobench.errors import ConfigError, choose
-from mobench.subproblems import qp, reference
+from mobench.solvers import qp, reference
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
-"""Hand-derived derivatives of networks for CPUs, and small solvers that Numba compiles.
+"""Hand-derived derivatives of networks and Gram matrices for CPUs, compiled by Numba where that is faster.
 
 A plain path exists for each of them, and tests compare both.
 
-May import: core, system.
+May import: core, system, errors.
 """

@@ -1,10 +1,7 @@
-"""Numba's kernels, for those who have Numba: `pip install '.[compiled]'`.
+"""How Numba's kernels are imported: those of the small solvers, Gram matrices, sweeps of LeNet's maps.
 
-They are imported at the first solve that uses them, and compiled once on a machine: Numba keeps what it has
-compiled below $MOBENCH_CACHE, else beside the package, else in the user's own cache folder. Without Numba, on
-another device than the CPU, and with MOBENCH_COMPILED=0 the same formulas run as array operations; results
-agree to rounding, and both compute the same certificates. Beside solvers there are Gram matrices (`gramian`)
-and sweeps of LeNet's maps (`windows`).
+They are imported at the first call that uses them, and compiled once on a machine: Numba keeps what it has
+compiled below $MOBENCH_CACHE, else beside the package, else in the user's own cache folder.
 """
 
 from __future__ import annotations
@@ -13,16 +10,16 @@ import functools
 import importlib
 import os
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from torch import Tensor
 
+from mobench.errors import ConfigError
 from mobench.system.console import say
 
-PREFIX = "mobench.kernels."
+PREFIX = "mobench."
 
 
 def _announce(module: ModuleType) -> None:
@@ -48,27 +45,36 @@ def _announce(module: ModuleType) -> None:
 
 
 @functools.cache
-def module(name: str) -> ModuleType | None:
-    """mobench.kernels.<name>, to be compiled at its first call; None without Numba or if it is not wanted."""
-    if os.environ.get("MOBENCH_COMPILED") == "0" or find_spec("numba") is None:
-        return None
+def module(name: str) -> ModuleType:
+    """Imports mobench.<name>, to be compiled at its first call.
+
+    Raises:
+        ConfigError: Numba cannot be imported.
+    """
     try:
         config: Any = importlib.import_module("numba.core.config")
     except ImportError as error:  # such as a NumPy that is too new for it
-        say(f"mobench: small solvers are not compiled, Numba cannot be imported: {error}", sys.stderr)
-        return None
+        raise ConfigError(
+            f"The small solvers are compiled by Numba, which cannot be imported: {error}. Install a version "
+            "that fits Python and NumPy: pip install --upgrade numba"
+        ) from error
     folder = os.environ.get("MOBENCH_CACHE")
     before = config.CACHE_DIR
     try:
         if folder:
             config.CACHE_DIR = str(Path(folder).absolute() / "numba")
-        found = importlib.import_module(PREFIX + name)
+        kernels = importlib.import_module(PREFIX + name)
     finally:
         config.CACHE_DIR = before
-    _announce(found)
-    return found
+    _announce(kernels)
+    return kernels
 
 
-def kernels(name: str, like: Tensor) -> ModuleType | None:
-    """mobench.kernels.<name> for tensors on the device of `like`; None where there is no compiled path."""
+def compiled_solver(name: str) -> ModuleType:
+    """Returns mobench.solvers.kernels.<name>."""
+    return module(f"solvers.kernels.{name}")
+
+
+def on_cpu(name: str, like: Tensor) -> ModuleType | None:
+    """Returns mobench.<name> for tensors on the device of `like`; None on a GPU."""
     return module(name) if like.device.type == "cpu" else None

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mobench.core.point import Linear
-from mobench.kernels.compiled import kernels
+from mobench.kernels.compiled import on_cpu
 from mobench.kernels.pooling import marked, maxima
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def shifted(x: Float[Tensor, "H W n"], k: int, take: Take = fresh) -> Float[Tens
     H, W, n = x.shape
     v = (W - k + 1) // 2
     out = take("rows", (H, k, 2 * v, n), x)
-    kernel = kernels("windows", x)
+    kernel = on_cpu("kernels.windows", x)
     if kernel is not None:
         kernel.shift(x.numpy(), out.numpy())
         return out
@@ -230,7 +230,7 @@ def pool(
     at: Float[Tensor, "g C v n"] | None = None,
 ) -> None:
     """out: ReLU of the maxima of windows plus the bias. at: see `maxima`. z may be used up."""
-    kernel = kernels("windows", z)
+    kernel = on_cpu("kernels.windows", z)
     if kernel is None:
         pooled(corners(z), bias, out, at)
         return
@@ -263,7 +263,7 @@ class Unpooling:
         out: Float[Tensor, "h S C 2 v n"],
         h: Float[Tensor, "G C v n"] | None = None,
     ) -> None:
-        self._kernel = kernels("windows", d)
+        self._kernel = on_cpu("kernels.windows", d)
         self._rows = len(out) // 2
         self._given = (d, at, out, h)
         if self._kernel is None:
@@ -394,7 +394,7 @@ class _Second:
         for y in self._later:
             add_product(self._rows[y], weight, above[y])
         _, k, _, w, _ = self._shifts.shape
-        kernel = kernels("windows", out)
+        kernel = on_cpu("kernels.windows", out)
         if kernel is not None:
             kernel.gather(self._shifts.numpy(), memory(out), out.stride()[:3])
             return

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.kernels.compiled import kernels
+from mobench.kernels.compiled import on_cpu
 
 # fewer numbers than these, or shorter rows, are not worth a kernel
 NUMBERS = 1 << 15
@@ -18,7 +18,7 @@ def gram(J: Float[Tensor, "R k P"]) -> Float[Tensor, "R k k"] | None:
     """Returns J J^T in float64; None where array operations are the better choice."""
     if J.numel() < NUMBERS or J.shape[2] < COLUMNS or J.dtype != torch.float32 or J.stride(2) != 1:
         return None
-    kernel = kernels("gramian", J)
+    kernel = on_cpu("kernels.gramian", J)
     if kernel is None:
         return None
     R, M, P = J.shape
@@ -33,7 +33,7 @@ def cancelled(w: Float[Tensor, "R k"], G: Float[Tensor, "R k k"], share: float) 
     """Returns the runs in which |J^T w| is less than the length of its terms over `share`; None where array
     operations are the only choice.
     """
-    kernel = kernels("gramian", G)
+    kernel = on_cpu("kernels.gramian", G)
     if kernel is None:
         return None
     weights = np.ascontiguousarray(w.detach().numpy())

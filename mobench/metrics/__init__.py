@@ -1,6 +1,6 @@
 """Metrics: hypervolume, distance to a front, Pareto stationarity with and without constraints.
 
-May import: core, subproblems, errors.
+May import: core, solvers, errors.
 """
 
 from mobench.metrics.front import SAMPLES, front_distance

@@ -15,7 +15,7 @@ from torch import Tensor
 from mobench.core.point import Point
 from mobench.core.sets import Free
 from mobench.errors import MobenchError
-from mobench.subproblems import min_norm, qp
+from mobench.solvers import min_norm, qp
 
 ITERATIONS = 50
 PATIENCE = 2  # iterations in which no unsolved run halves its gap: only rounding is left

@@ -1,6 +1,6 @@
 """Problems with a flat vector of decision variables: one family, one small file.
 
-May import: core, subproblems, metrics, models, kernels, data, system, errors.
+May import: core, solvers, metrics, models, kernels, data, system, errors.
 
 A class is imported when it is first asked for: some need libraries that take longer than a short job.
 """

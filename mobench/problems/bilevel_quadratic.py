@@ -19,7 +19,7 @@ from torch import Tensor
 from mobench.core.bilevel import Bilevel, Step, View
 from mobench.core.random import generator
 from mobench.errors import ConfigError
-from mobench.subproblems import min_norm
+from mobench.solvers import min_norm
 
 
 class Constants(NamedTuple):

@@ -22,7 +22,7 @@ from mobench.core.problem import Problem
 from mobench.core.sets import Box, Set
 from mobench.errors import ConfigError, choose
 from mobench.problems.dtlz2 import DTLZ2
-from mobench.subproblems import project_simplex
+from mobench.solvers import project_simplex
 
 LAST = {1: 5, 3: 10, 4: 10}  # k of the definition
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import functools
-import os
 import platform
 import subprocess
 import time
-from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +18,7 @@ PACKAGES = (
     "torch",
     "numpy",
     "scipy",
+    "numba",
     "hydra-core",
     "omegaconf",
     "cvxpy",
@@ -74,16 +73,13 @@ def installed() -> list[str]:
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Python and the packages that numbers depend on; Numba if it compiles the small solvers."""
+    """Returns the versions of Python and of the packages that numbers depend on."""
     out = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
             out[name] = version(name)
         except PackageNotFoundError:
             out[name] = "not installed"
-    if os.environ.get("MOBENCH_COMPILED") != "0":
-        with suppress(PackageNotFoundError):
-            out["numba"] = version("numba")
     return out
 
 

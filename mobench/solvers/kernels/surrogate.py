@@ -1,0 +1,1199 @@
+"""CSMOO's surrogate run by run in scalar loops for Numba: its dual by two iterations, the step, its
+certificate and, where there is no solution, the proof.
+
+    maximise q(mu) over mu >= 0,  dq/dmu = h(d(mu)),  Hessian -H:  see `surrogate.py`
+
+Newton's method with active sets starts from a guess. Where it fails, a primal-dual interior-point method
+finds a better start for it. Variables come in blocks, each of which says what it adds to h and H at d(mu):
+variables with bounds by their rows (y, and x in a box); x in R^P or in a ball by products alone, whatever P
+is; x in the epigraph of the 1-norm by its projection.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from mobench.kernels.jit import Array, entry, kernel
+
+FREE, BOX, BALL, EPIGRAPH = 0, 1, 2, 3  # kinds of X
+
+
+class Limits(NamedTuple):
+    """Thresholds of `mobench.solvers.surrogate`, under their names there."""
+
+    good: float
+    tolerance: float
+    tiny: float
+    loose: float
+    shift: float
+    first: float
+    cancelled: float
+    rounding: float
+    far: float
+    newton: float
+    patient: float
+    proof: float
+    model: float
+    interior: float
+
+
+class Program(NamedTuple):
+    """One run of `Surrogate`: bounds (P,) of x in a box, the radius of a ball; moving (P,), or (0,) for
+    all.
+    """
+
+    c: Array
+    rows: Array
+    slopes: Array
+    tau: Array
+    tau_y: Array
+    x: Array
+    low: Array
+    kind: int
+    inner: Array
+    outer: Array
+    radius: float
+    moving: Array
+
+
+class Bounded(NamedTuple):
+    """Variables with bounds low <= d <= high (D,): rows a and curvatures tau (K + 1, D), the rows' lengths
+    (K + 1,), derivatives J (K + 1, D), and the room e (STATES, D) of the interior-point method.
+    """
+
+    a: Array
+    tau: Array
+    low: Array
+    high: Array
+    lengths: Array
+    J: Array
+    e: Array
+
+
+class Whole(NamedTuple):
+    """x known by products: G_kl = a_k'a_l, u_k = a_k'x, xx = |x|^2, square = radius^2 (inf: R^P). In the
+    epigraph: p, J and its image under the tangent, (2 + 2 K, P).
+    """
+
+    G: Array
+    u: Array
+    xx: float
+    square: float
+    w: Array
+    p: Array
+
+
+# rows of `v` (VECTORS, K)
+MU, TRIAL, BEST, H, TRIAL_H, SIZE, RIDGE, ACTIVE, RIGHT, NEXT, LENGTH = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+ONE, SLACK, MOVE, MOVE_SLACK, OLD, OLD_SLACK, LAG, PULL, KEPT = 11, 12, 13, 14, 15, 16, 17, 18, 19
+VECTORS = 20
+# rows of `Bounded.e`: d and the multipliers of its bounds, their changes and old values, s and v + s d
+D, ZL, ZU, DD, DL, DU, D0, ZL0, ZU0, S, V = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+STATES = 11
+
+
+@kernel
+def limits_of(a: Array) -> Limits:
+    return Limits(
+        a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13]
+    )  # fmt: skip
+
+
+# what the blocks of variables add to h, to the sizes of its terms and to the Hessian, at d(TRIAL); zero: mu_0
+
+
+@kernel
+def bounded_part(y: Bounded, v: Array, bend: Array, zero: float, limits: Limits) -> tuple[float, float]:
+    """The objective and the size of its terms, of variables with bounds."""
+    a = y.a
+    taus = y.tau
+    low = y.low
+    high = y.high
+    lengths = y.lengths
+    J = y.J
+    K1, n = a.shape
+    value = 0.0
+    objective = 0.0
+    pull = zero * lengths[0]
+    unit = 1.0
+    for k in range(1, K1):
+        pull += lengths[k] * v[TRIAL, k - 1]
+    for p in range(n):
+        s = zero * taus[0, p]
+        raw = zero * a[0, p]
+        for k in range(1, K1):
+            s += taus[k, p] * v[TRIAL, k - 1]
+            raw += a[k, p] * v[TRIAL, k - 1]
+        raw = -raw / s
+        if p == 0:
+            unit = s
+        d = min(max(raw, low[p]), high[p])
+        inner = 1 / s if raw > low[p] and raw < high[p] else 0.0
+        for k in range(K1):
+            bent = taus[k, p] * d
+            linear = a[k, p] * d
+            J[k, p] = a[k, p] + bent
+            if k == 0:
+                value += linear + 0.5 * d * bent
+                objective += abs(linear) + 0.5 * d * bent
+            else:
+                v[TRIAL_H, k - 1] += linear + 0.5 * d * bent
+                v[SIZE, k - 1] += abs(linear) + 0.5 * d * bent
+        if inner > 0:
+            for k in range(1, K1):
+                for j in range(1, k + 1):
+                    bend[k - 1, j - 1] += J[k, p] * inner * J[j, p]
+    for k in range(1, K1):  # of what cancels in a_k'd some counts as size of h on the way
+        v[SIZE, k - 1] += limits.loose * lengths[k] * (pull / unit)
+    return value, objective + limits.loose * lengths[0] * (pull / unit)
+
+
+@kernel
+def ball_part(x: Whole, tau: Array, v: Array, bend: Array, zero: float, limits: Limits) -> float:
+    """The same, value and size being one, for variables in a ball around 0 (R^P: radius inf). With
+    p = x - v/s: d = rho p - x, rho = min(1, radius/|p|); the derivative of the projection is
+    rho (I - pp'/|p|^2) outside of the ball.
+
+    w (4, K): a_k'v / s, a_k'(x - v / s), a_k'd without the tangent's missing part, |a_k|.
+    """
+    G = x.G
+    u = x.u
+    K = len(u)
+    w = x.w
+    s = zero * tau[0]
+    for k in range(K):
+        s += tau[k + 1] * v[TRIAL, k]
+    vv = 0.0
+    xv = 0.0
+    pull = 0.0
+    for k in range(K):
+        value = 0.0
+        for j in range(K):
+            value += G[k, j] * v[TRIAL, j]
+        w[0, k] = value / s
+        vv += w[0, k] * v[TRIAL, k] / s
+        xv += u[k] * v[TRIAL, k] / s
+        pull += w[3, k] * v[TRIAL, k]
+    pp = x.xx - 2 * xv + vv
+    outside = pp > x.square
+    rho = math.sqrt(x.square / pp) if outside else 1.0
+    inverse = 1 / pp if outside else 0.0
+    less = rho - 1
+    dd = less * less * x.xx - 2 * rho * less * xv + rho * rho * vv
+    dp = rho * pp - (x.xx - xv)
+    curved = dd - inverse * dp * dp
+    for k in range(K):
+        linear = less * u[k] - rho * w[0, k]
+        w[1, k] = u[k] - w[0, k]
+        w[2, k] = linear - w[1, k] * (inverse * dp)
+        quadratic = 0.5 * tau[k + 1] * dd
+        v[TRIAL_H, k] += linear + quadratic
+        v[SIZE, k] += abs(linear) + quadratic + limits.loose * w[3, k] * (pull / s)
+    for k in range(K):
+        for j in range(k + 1):
+            value = G[k, j] - w[1, k] * inverse * w[1, j] + tau[k + 1] * w[2, j] + w[2, k] * tau[j + 1]
+            bend[k, j] += (value + tau[k + 1] * tau[j + 1] * curved) * (rho / s)
+    return 0.5 * tau[0] * dd
+
+
+@kernel
+def epigraph_part(p: Program, x: Whole, v: Array, bend: Array, zero: float, limits: Limits) -> float:
+    """The same for x = (y, s) with |y|_1 <= s; rows of x.p: the raw point and d, J and its image."""
+    rows = p.rows
+    tau = p.tau
+    at = p.x
+    room = x.p
+    K, P = rows.shape
+    w = x.w
+    s = zero * tau[0]
+    pull = 0.0
+    for k in range(K):
+        s += tau[k + 1] * v[TRIAL, k]
+        pull += w[3, k] * v[TRIAL, k]
+    for i in range(P):
+        raw = 0.0
+        for k in range(K):
+            raw += v[TRIAL, k] * rows[k, i]
+        room[0, i] = at[i] - raw / s
+    t = shrunk(room[0], room[1])
+    active = 0.0
+    dd = 0.0
+    for i in range(P):
+        active += 1.0 if i < P - 1 and abs(room[0, i]) > t else 0.0
+        room[1, i] -= at[i]
+        dd += room[1, i] * room[1, i]
+    for k in range(K):
+        linear = 0.0
+        slope = 0.0  # of t along the row of J
+        for i in range(P):
+            linear += rows[k, i] * room[1, i]
+            room[2 + k, i] = rows[k, i] + tau[k + 1] * room[1, i]
+            if i < P - 1 and abs(room[0, i]) > t:
+                slope += math.copysign(room[2 + k, i], room[2 + k, i] * room[0, i])
+        slope = (slope - room[2 + k, P - 1]) / (1.0 + active)
+        for i in range(P):
+            image = room[2 + k, i]
+            if t > 0:
+                if i == P - 1:
+                    image += slope
+                elif abs(room[0, i]) > t:
+                    image -= math.copysign(slope, slope * room[0, i])
+                else:
+                    image = 0.0
+            room[2 + K + k, i] = image
+        quadratic = 0.5 * tau[k + 1] * dd
+        v[TRIAL_H, k] += linear + quadratic
+        v[SIZE, k] += abs(linear) + quadratic + limits.loose * w[3, k] * (pull / s)
+    for k in range(K):
+        for j in range(k + 1):
+            value = 0.0
+            for i in range(P):
+                value += room[2 + K + k, i] * room[2 + j, i] + room[2 + K + j, i] * room[2 + k, i]
+            bend[k, j] += 0.5 * value / s
+    return 0.5 * tau[0] * dd
+
+
+@kernel
+def shrunk(p: Array, d: Array) -> float:
+    """d <- the projection of p = (y, s) onto |y|_1 <= s, and by how much y shrinks; `sets.L1Epigraph`."""
+    n = len(p) - 1
+    for i in range(n):
+        d[i] = abs(p[i])
+    ordered = np.sort(d[:n])
+    t = max(-p[n], 0.0)
+    total = 0.0
+    for i in range(n):
+        total += ordered[n - 1 - i]
+        t = max(t, (total - p[n]) / (i + 2))
+    d[n] = p[n]
+    if t > 0:
+        d[n] = 0.0
+        for i in range(n):
+            d[n] += max(ordered[n - 1 - i] - t, 0.0)
+    for i in range(n):
+        size = max(abs(p[i]) - t, 0.0)
+        d[i] = size if p[i] > 0 else -size
+    return t
+
+
+@kernel
+def parts(
+    p: Program, x: Whole, y: Bounded, v: Array, bend: Array, zero: float, limits: Limits
+) -> tuple[float, float]:
+    """TRIAL_H, SIZE and the Hessian at TRIAL; the objective and the size of its terms."""
+    c = p.c
+    K = len(c)
+    bend[:, :] = 0.0
+    for k in range(K):
+        v[TRIAL_H, k] = c[k]
+        v[SIZE, k] = abs(c[k])
+    value, objective = bounded_part(y, v, bend, zero, limits)
+    own = 0.0
+    if p.kind == EPIGRAPH:
+        own = epigraph_part(p, x, v, bend, zero, limits)
+    elif p.kind != BOX:
+        own = ball_part(x, p.tau, v, bend, zero, limits)
+    for k in range(K):
+        for j in range(k):
+            bend[j, k] = bend[k, j]
+    return value + own, objective + own
+
+
+@kernel
+def bound(p: Program, x: Whole, y: Bounded, v: Array, bend: Array, row: int, limits: Limits) -> float:
+    """A lower bound of the value of (13), relative to its own terms, from the direction of row `row` of v."""
+    total = 0.0
+    for k in range(len(p.c)):
+        total += v[row, k]
+    if not (total > 0 and total < np.inf):
+        return -np.inf
+    for k in range(len(p.c)):
+        v[TRIAL, k] = v[row, k] / total
+    parts(p, x, y, v, bend, 0.0, limits)
+    value = 0.0
+    size = limits.tiny
+    for k in range(len(p.c)):
+        value += v[TRIAL, k] * v[TRIAL_H, k]
+        size += v[TRIAL, k] * v[SIZE, k]
+    return value / size
+
+
+@kernel
+def solve(M: Array, v: Array, both: bool) -> None:
+    """RIGHT <- the solution of M x = RIGHT, and likewise ONE if `both`; overwrites M (K, K), symmetric and
+    positive definite.
+    """
+    K = len(M)
+    for j in range(K - 1):
+        for i in range(j + 1, K):
+            factor = M[i, j] / M[j, j]
+            if factor != 0.0:
+                for c in range(j + 1, K):
+                    M[i, c] -= factor * M[j, c]
+                v[RIGHT, i] -= factor * v[RIGHT, j]
+                if both:
+                    v[ONE, i] -= factor * v[ONE, j]
+    for i in range(K - 1, -1, -1):
+        for c in range(i + 1, K):
+            v[RIGHT, i] -= M[i, c] * v[RIGHT, c]
+            if both:
+                v[ONE, i] -= M[i, c] * v[ONE, c]
+        v[RIGHT, i] /= M[i, i]
+        if both:
+            v[ONE, i] /= M[i, i]
+
+
+# Newton's method
+
+
+@kernel
+def modelled(bend: Array, M: Array, v: Array, damp: float, relaxed: bool, limits: Limits) -> None:
+    """TRIAL <- maximiser x >= 0 of the quadratic model H'(x - MU) - 1/2 (x - MU)'(bend + ridge)(x - MU), by
+    active sets; `relaxed`: on sum x = 1.
+
+    Active are the k with x_k + (slope_k - t)/bend_kk > 0; there the slope of the model is t (not relaxed: 0),
+    else x = 0.
+    """
+    K = len(bend)
+    top = 0.0
+    mean = 0.0
+    for k in range(K):
+        top = max(top, bend[k, k])
+        mean += v[MU, k] * v[H, k]
+    for k in range(K):
+        # relaxed: of the order of the error, so that less cancels in t
+        v[PULL, k] = v[H, k] - mean if relaxed else v[H, k]
+        v[RIDGE, k] = damp * (bend[k, k] + 1e-4 * top + limits.tiny)
+        v[ACTIVE, k] = 1.0 if v[MU, k] * (bend[k, k] + v[RIDGE, k]) + v[PULL, k] > 0 else 0.0
+    for turn in range(int(limits.model)):
+        for k in range(K):
+            on = v[ACTIVE, k] > 0
+            v[RIGHT, k] = v[PULL, k] if on else 0.0
+            v[ONE, k] = v[ACTIVE, k]
+            for j in range(K):
+                also = v[ACTIVE, j] > 0
+                M[k, j] = bend[k, j] if on and also else 0.0
+                if on and not also:
+                    v[RIGHT, k] += bend[k, j] * v[MU, j]
+            M[k, k] = bend[k, k] + v[RIDGE, k] if on else 1.0
+        solve(M, v, relaxed)
+        t = 0.0
+        if relaxed:
+            total = 0.0
+            weight = 0.0
+            for k in range(K):
+                total += v[RIGHT, k] if v[ACTIVE, k] > 0 else -v[MU, k]
+                weight += v[ONE, k]
+            t = total / weight
+            for k in range(K):
+                v[RIGHT, k] -= v[ONE, k] * t
+        same = True
+        for k in range(K):
+            v[TRIAL, k] = v[MU, k] + v[RIGHT, k] if v[ACTIVE, k] > 0 else 0.0
+        if turn + 1 < int(limits.model):
+            for k in range(K):
+                change = v[TRIAL, k] - v[MU, k]
+                slope = v[PULL, k] - t - v[RIDGE, k] * change
+                for j in range(K):
+                    slope -= bend[k, j] * (v[TRIAL, j] - v[MU, j])
+                v[NEXT, k] = 1.0 if v[TRIAL, k] * (bend[k, k] + v[RIDGE, k]) + slope > 0 else 0.0
+                same = same and v[NEXT, k] == v[ACTIVE, k]
+            for k in range(K):
+                v[ACTIVE, k] = v[NEXT, k]
+        if same:
+            break
+    total = 0.0
+    for k in range(K):
+        v[TRIAL, k] = v[TRIAL, k] if v[TRIAL, k] > 0 else 0.0
+        total += v[TRIAL, k]
+    if relaxed:
+        for k in range(K):
+            v[TRIAL, k] /= total
+
+
+@kernel
+def newton(
+    p: Program, x: Whole, y: Bounded, v: Array, bend: Array, kept: Array, M: Array, relaxed: bool,
+    limits: Limits,
+) -> float:  # fmt: skip
+    """BEST <- the best multipliers seen from TRIAL on; returns their residual. `relaxed`: those of (13).
+
+    Each step is for the quadratic model of q at MU, damped by damp * diag(H); where q has not grown it is
+    taken back and damped more, so that kinks of q do no harm.
+    """
+    K = len(p.c)
+    steps = int(limits.patient if p.kind == EPIGRAPH else limits.newton)
+    zero = 0.0 if relaxed else 1.0
+    if relaxed:
+        total = 0.0
+        for k in range(K):
+            total += v[TRIAL, k]
+        for k in range(K):
+            v[TRIAL, k] /= total
+    damp = limits.shift
+    least = np.inf
+    q = -np.inf
+    residual = np.inf
+    v[BEST] = v[TRIAL]
+    for turn in range(steps + 1):
+        value, objective = parts(p, x, y, v, bend, zero, limits)
+        terms = objective + limits.tiny
+        lagrangian = 0.0
+        products = 0.0
+        worst = -np.inf
+        top = -np.inf
+        largest = 0.0
+        for k in range(K):
+            terms += v[TRIAL, k] * v[SIZE, k]
+            lagrangian += v[TRIAL, k] * v[TRIAL_H, k]
+            products += v[TRIAL, k] * abs(v[TRIAL_H, k])
+            worst = max(worst, v[TRIAL_H, k] / (v[SIZE, k] + limits.tiny))
+            top = max(top, v[TRIAL_H, k])
+            largest = max(largest, v[SIZE, k])
+        found = max(worst, products / terms)
+        reached = value + lagrangian
+        if relaxed:
+            terms = largest + limits.tiny
+            found = (top - lagrangian) / terms
+            reached = lagrangian
+        finite = abs(reached) < np.inf and abs(found) < np.inf
+        if turn == 0 and not finite:
+            break
+        if finite and found < least:
+            least = found
+            v[BEST] = v[TRIAL]
+        if least <= 0.1 * limits.good or turn == steps:
+            break
+        if turn == 0 or (finite and (reached >= q - 1e-13 * terms or found < residual)):
+            if turn > 0:
+                damp = 0.1 * damp if damp > 10 * limits.shift else limits.shift
+            v[MU] = v[TRIAL]
+            v[H] = v[TRIAL_H]
+            kept[:, :] = bend
+            q = reached
+            residual = found
+        else:  # taken back, and damped more
+            damp = max(10 * damp, limits.first)
+        # multipliers that run away are a proof that (11) is infeasible: nothing to wait for
+        hopeless = turn == int(limits.proof) and not relaxed
+        if hopeless and bound(p, x, y, v, bend, MU, limits) > limits.tolerance:
+            break
+        modelled(kept, M, v, damp, relaxed, limits)
+    return least
+
+
+# the interior-point method on (mu, w, d), w the slacks of -h, keeps the kinks of bounds and of a ball as
+# variables of their own, which it eliminates:
+#     h(d) + w = t,  mu w = eps,  and with bounds  v + s d = zl - zu,  zl (d - low) = zu (high - d) = eps
+#     (H + diag(w/mu)) dmu + dt = h - t + eps/mu - J r/S,   dw = (eps - mu w - w dmu)/mu
+
+
+@kernel
+def reach(x: float, dx: float) -> float:
+    """How far along dx an x > 0 vanishes (inf: never)."""
+    return -x / dx if dx < 0 else np.inf
+
+
+class Sums(NamedTuple):
+    """Size of the objective's terms; sum and number of complementary products; the relative dual residual."""
+
+    objective: float
+    products: float
+    pairs: float
+    dual: float
+
+
+@kernel
+def bounded_system(y: Bounded, v: Array, zero: float, limits: Limits) -> Sums:
+    """Adds what variables with bounds give to TRIAL_H and SIZE at their d; J, s and v + s d."""
+    a = y.a
+    taus = y.tau
+    low = y.low
+    high = y.high
+    J = y.J
+    K1, n = a.shape
+    e = y.e
+    objective = 0.0
+    products = 0.0
+    pairs = 0.0
+    dual = 0.0
+    for i in range(n):
+        d = e[D, i]
+        s = zero * taus[0, i]
+        pull = zero * a[0, i]
+        size = abs(pull)
+        for k in range(K1):
+            bent = taus[k, i] * d
+            linear = a[k, i] * d
+            J[k, i] = a[k, i] + bent
+            if k == 0:
+                objective += abs(linear) + 0.5 * d * bent
+            else:
+                s += taus[k, i] * v[TRIAL, k - 1]
+                pull += a[k, i] * v[TRIAL, k - 1]
+                size += abs(a[k, i] * v[TRIAL, k - 1])
+                v[TRIAL_H, k - 1] += linear + 0.5 * d * bent
+                v[SIZE, k - 1] += abs(linear) + 0.5 * d * bent
+        e[S, i] = s
+        e[V, i] = pull + s * d
+        if e[ZL, i] > 0:
+            products += e[ZL, i] * (d - low[i])
+            pairs += 1.0
+        if e[ZU, i] > 0:
+            products += e[ZU, i] * (high[i] - d)
+            pairs += 1.0
+        if high[i] > low[i]:
+            off = abs(e[V, i] - e[ZL, i] + e[ZU, i])
+            dual = max(dual, off / (size + s * abs(d) + limits.tiny))
+    return Sums(objective, products, pairs, dual)
+
+
+@kernel
+def local(y: Bounded, i: int, eps: float) -> tuple[float, float]:
+    """S and r of variable i after elimination of the multipliers of its bounds."""
+    low = y.low
+    high = y.high
+    e = y.e
+    curvature = e[S, i]
+    rest = e[V, i]
+    if e[ZL, i] > 0:
+        below = e[D, i] - low[i]
+        curvature += e[ZL, i] / below
+        rest -= eps / below
+    if e[ZU, i] > 0:
+        above = high[i] - e[D, i]
+        curvature += e[ZU, i] / above
+        rest += eps / above
+    return (curvature if high[i] > low[i] else np.inf), rest
+
+
+@kernel
+def bounded_move(y: Bounded, v: Array, eps: float) -> float:
+    """Changes of d and of the multipliers of its bounds for MOVE of mu, and how far they can go."""
+    low = y.low
+    high = y.high
+    J = y.J
+    e = y.e
+    far = np.inf
+    for i in range(len(low)):
+        curvature, rest = local(y, i, eps)
+        for k in range(v.shape[1]):
+            rest += J[k + 1, i] * v[MOVE, k]
+        e[DD, i] = -rest / curvature
+        below = e[D, i] - low[i]
+        above = high[i] - e[D, i]
+        e[DL, i] = eps / below - e[ZL, i] - e[ZL, i] / below * e[DD, i] if e[ZL, i] > 0 else 0.0
+        e[DU, i] = eps / above - e[ZU, i] + e[ZU, i] / above * e[DD, i] if e[ZU, i] > 0 else 0.0
+        far = min(far, min(reach(e[ZL, i], e[DL, i]), reach(e[ZU, i], e[DU, i])))
+        far = min(far, min(reach(below, e[DD, i]), reach(above, -e[DD, i])))
+    return far
+
+
+@kernel
+def ball_system(
+    x: Whole, tau: Array, nu: float, omega: float, v: Array, bend: Array, zero: float, limits: Limits
+) -> tuple[Sums, float, float]:
+    """The same for x in a ball, one more constraint |x + d|^2 <= radius^2 with multiplier nu and slack omega;
+    H in bend, w[1]: its row of H; how far it is violated and its curvature.
+
+    d = -(v + 2 nu x)/S, S = s + 2 nu, is smooth.
+    """
+    G = x.G
+    u = x.u
+    K = len(u)
+    w = x.w
+    s = zero * tau[0] + 2 * nu
+    for k in range(K):
+        s += tau[k + 1] * v[TRIAL, k]
+    vv = 0.0
+    xv = 0.0
+    for k in range(K):
+        w[0, k] = 0.0
+        for j in range(K):
+            w[0, k] += G[k, j] * v[TRIAL, j]
+        vv += w[0, k] * v[TRIAL, k]
+        xv += u[k] * v[TRIAL, k]
+    xd = -(xv + 2 * nu * x.xx) / s
+    dd = (vv + 4 * nu * xv + 4 * nu * nu * x.xx) / (s * s)
+    for k in range(K):
+        linear = -(w[0, k] + 2 * nu * u[k]) / s
+        w[2, k] = linear
+        w[1, k] = 2 * (u[k] + linear + tau[k + 1] * (xd + dd)) / s
+        v[TRIAL_H, k] += linear + 0.5 * tau[k + 1] * dd
+        v[SIZE, k] += abs(linear) + 0.5 * tau[k + 1] * dd
+    for k in range(K):
+        for j in range(K):
+            value = G[k, j] + tau[k + 1] * w[2, j] + w[2, k] * tau[j + 1] + tau[k + 1] * tau[j + 1] * dd
+            bend[k, j] += value / s
+    if not nu > 0:
+        return Sums(0.5 * tau[0] * dd, 0.0, 0.0, 0.0), 0.0, 0.0
+    out = x.xx + 2 * xd + dd
+    over = out - x.square
+    sums = Sums(0.5 * tau[0] * dd, nu * omega, 1.0, abs(over + omega) / (x.square + out + limits.tiny))
+    return sums, over, 4 * out / s
+
+
+@kernel
+def system(
+    p: Program, x: Whole, y: Bounded, nu: float, omega: float, v: Array, bend: Array, zero: float,
+    limits: Limits,
+) -> tuple[Sums, float, float]:  # fmt: skip
+    """TRIAL_H, SIZE and what is needed of all blocks at TRIAL, d, nu and omega."""
+    c = p.c
+    bend[:, :] = 0.0
+    for k in range(len(c)):
+        v[TRIAL_H, k] = c[k]
+        v[SIZE, k] = abs(c[k])
+    one = bounded_system(y, v, zero, limits)
+    other = Sums(0.0, 0.0, 0.0, 0.0)
+    over = 0.0
+    curvature = 0.0
+    if p.kind == EPIGRAPH:
+        other = Sums(epigraph_part(p, x, v, bend, zero, limits), 0.0, 0.0, 0.0)
+        for k in range(len(c)):
+            for j in range(k):
+                bend[j, k] = bend[k, j]
+    elif p.kind != BOX:
+        other, over, curvature = ball_system(x, p.tau, nu, omega, v, bend, zero, limits)
+    sums = Sums(
+        one.objective + other.objective, one.products + other.products, one.pairs + other.pairs,
+        max(one.dual, other.dual),
+    )  # fmt: skip
+    return sums, over, curvature
+
+
+@kernel
+def started(p: Program, x: Whole, y: Bounded, v: Array, zero: float, limits: Limits) -> tuple[float, float]:
+    """d strictly inside its bounds, their multipliers; nu and omega of a ball."""
+    a = y.a
+    taus = y.tau
+    low = y.low
+    high = y.high
+    e = y.e
+    for i in range(len(low)):
+        s = zero * taus[0, i]
+        raw = zero * a[0, i]
+        for k in range(len(p.c)):
+            s += taus[k + 1, i] * v[TRIAL, k]
+            raw += a[k + 1, i] * v[TRIAL, k]
+        room = high[i] - low[i]
+        margin = 0.25 * room if room < 4.0 else 1.0
+        e[D, i] = min(max(-raw / s, low[i] + margin), high[i] - margin)
+        e[ZL, i] = 1.0 if low[i] > -np.inf and room > 0 else 0.0
+        e[ZU, i] = 1.0 if high[i] < np.inf and room > 0 else 0.0
+    if p.kind != BALL:
+        return 0.0, 1.0
+    return 1.0, max(x.square - x.xx, 0.1 * x.square + limits.tiny)
+
+
+@kernel
+def merit_of(v: Array, t: float, eps: float) -> float:
+    merit = 0.0
+    for k in range(v.shape[1]):
+        merit += abs(v[TRIAL_H, k] - t + v[SLACK, k]) + abs(v[TRIAL, k] * v[SLACK, k] - eps)
+    return merit
+
+
+@kernel
+def interior(
+    p: Program, x: Whole, y: Bounded, v: Array, bend: Array, M: Array, relaxed: bool, limits: Limits
+) -> None:
+    """TRIAL <- multipliers by the interior-point method; `relaxed` (13): mu_0 = 0, t is free and sum mu = 1.
+
+    eps is a tenth of the mean product; steps go 0.995 of the way to the boundary at most and are halved while
+    the residual grows much.
+    """
+    c = p.c
+    w = x.w
+    J = y.J
+    K = len(c)
+    n = len(y.low)
+    e = y.e
+    zero = 0.0 if relaxed else 1.0
+    top = 0.0
+    for k in range(K):
+        v[TRIAL, k] = 1.0 / K if relaxed else 1.0
+        top = max(top, abs(c[k]))
+    nu, omega = started(p, x, y, v, zero, limits)
+    sums, over, curvature = system(p, x, y, nu, omega, v, bend, zero, limits)
+    floor = 0.1 * (top + limits.tiny) if relaxed else 1.0
+    t = 0.0
+    if relaxed:
+        t = -np.inf
+        for k in range(K):
+            t = max(t, v[TRIAL_H, k])
+        t += floor
+    for k in range(K):
+        v[SLACK, k] = max(t - v[TRIAL_H, k], floor)
+    for _ in range(int(limits.interior)):
+        mean = sums.products
+        terms = sums.objective + limits.tiny
+        primal = sums.dual
+        largest = 0.0
+        for k in range(K):
+            mean += v[TRIAL, k] * v[SLACK, k]
+            terms += v[TRIAL, k] * v[SIZE, k]
+            primal = max(primal, abs(v[TRIAL_H, k] - t + v[SLACK, k]) / (v[SIZE, k] + limits.tiny))
+            largest = max(largest, v[TRIAL, k])
+        mean /= K + sums.pairs
+        if not ((K * mean > 1e-14 * terms or primal > 1e-13) and largest < limits.far):
+            break
+        eps = 0.1 * mean
+        # the matrix and the right side after elimination of d and nu
+        pivot = curvature + omega / nu if nu > 0 else np.inf
+        rest = over + eps / nu if nu > 0 else 0.0
+        for k in range(K):
+            v[LAG, k] = 0.0
+            for j in range(K):
+                M[k, j] = bend[k, j]
+            if nu > 0:
+                v[LAG, k] = w[1, k] / pivot * rest
+                for j in range(K):
+                    M[k, j] -= w[1, k] / pivot * w[1, j]
+            M[k, k] += v[SLACK, k] / v[TRIAL, k]
+        for i in range(n):
+            S_i, r_i = local(y, i, eps)
+            for k in range(K):
+                share = J[k + 1, i] / S_i
+                v[LAG, k] += share * r_i
+                for j in range(K):
+                    M[k, j] += share * J[j + 1, i]
+        weight = 1.0
+        for k in range(K):
+            v[RIGHT, k] = v[TRIAL_H, k] - t + eps / v[TRIAL, k] - v[LAG, k]
+            v[ONE, k] = 1.0
+            weight -= v[TRIAL, k]
+        solve(M, v, relaxed)
+        dt = 0.0
+        if relaxed:
+            total = -weight
+            weight = 0.0
+            for k in range(K):
+                total += v[RIGHT, k]
+                weight += v[ONE, k]
+            dt = total / weight
+        far = np.inf
+        probe = dt
+        for k in range(K):
+            v[MOVE, k] = v[RIGHT, k] - v[ONE, k] * dt if relaxed else v[RIGHT, k]
+            v[MOVE_SLACK, k] = (eps - v[TRIAL, k] * v[SLACK, k] - v[SLACK, k] * v[MOVE, k]) / v[TRIAL, k]
+            far = min(far, min(reach(v[TRIAL, k], v[MOVE, k]), reach(v[SLACK, k], v[MOVE_SLACK, k])))
+            probe += v[MOVE, k] + v[MOVE_SLACK, k]
+        far = min(far, bounded_move(y, v, eps))
+        dnu = 0.0
+        domega = 0.0
+        if nu > 0:
+            dnu = rest
+            for k in range(K):
+                dnu -= w[1, k] * v[MOVE, k]
+            dnu /= pivot
+            domega = (eps - nu * omega - omega * dnu) / nu
+            far = min(far, min(reach(nu, dnu), reach(omega, domega)))
+        for i in range(n):
+            probe += e[DD, i] + e[DL, i] + e[DU, i]
+        if not abs(probe + dnu + domega) < np.inf:
+            break
+        length = min(0.995 * far, 1.0)
+        merit = merit_of(v, t, eps)
+        v[OLD] = v[TRIAL]
+        v[OLD_SLACK] = v[SLACK]
+        e[D0] = e[D]
+        e[ZL0] = e[ZL]
+        e[ZU0] = e[ZU]
+        t0 = t
+        nu0 = nu
+        omega0 = omega
+        for _ in range(6):
+            for k in range(K):
+                v[TRIAL, k] = v[OLD, k] + length * v[MOVE, k]
+                v[SLACK, k] = v[OLD_SLACK, k] + length * v[MOVE_SLACK, k]
+            for i in range(n):
+                e[D, i] = e[D0, i] + length * e[DD, i]
+                e[ZL, i] = e[ZL0, i] + length * e[DL, i]
+                e[ZU, i] = e[ZU0, i] + length * e[DU, i]
+            t = t0 + length * dt
+            nu = nu0 + length * dnu
+            omega = omega0 + length * domega
+            sums, over, curvature = system(p, x, y, nu, omega, v, bend, zero, limits)
+            if not merit_of(v, t, eps) > 2 * merit:
+                break
+            length *= 0.5
+
+
+@kernel
+def multipliers(
+    p: Program, x: Whole, y: Bounded, v: Array, bend: Array, kept: Array, M: Array, relaxed: bool,
+    limits: Limits,
+) -> None:  # fmt: skip
+    """BEST <- multipliers of (11), or of (13) if `relaxed`, from TRIAL."""
+    residual = np.inf
+    for turn in range(2):  # each kernel is called in one place: LLVM compiles one copy of it
+        lower = newton(p, x, y, v, bend, kept, M, relaxed, limits)
+        if turn == 1:
+            if not lower < residual:
+                v[BEST] = v[KEPT]
+            break
+        residual = lower
+        good = residual <= limits.good
+        if good and not relaxed:
+            break
+        below = bound(p, x, y, v, bend, BEST, limits)
+        # (11): the direction of multipliers that have run away proves already that it is infeasible.
+        # (13): a value that is no proof may be zero, and is to be known as exactly as rounding lets it be
+        if (good and below > limits.good) if relaxed else below > limits.tolerance:
+            break
+        v[KEPT] = v[BEST]
+        interior(p, x, y, v, bend, M, relaxed, limits)
+
+
+# the step of given multipliers, and what it is worth
+
+
+@kernel
+def stepped(p: Program, v: Array, zero: float, dx: Array, dy: Array) -> None:
+    """d(BEST), the projection of -v/s."""
+    rows = p.rows
+    slopes = p.slopes
+    tau = p.tau
+    tau_y = p.tau_y
+    at = p.x
+    lowest = p.low
+    inner = p.inner
+    outer = p.outer
+    moving = p.moving
+    K, P = rows.shape
+    s = zero * tau[0]
+    for k in range(K):
+        s += tau[k + 1] * v[BEST, k]
+    dx[:] = 0.0
+    for k in range(K):
+        if v[BEST, k] != 0.0:
+            for i in range(P):
+                dx[i] += v[BEST, k] * rows[k, i]
+    some = len(moving) > 0
+    length = 0.0
+    still = 0.0
+    for i in range(P):
+        dx[i] = at[i] - dx[i] / s
+        if some and not moving[i]:
+            still += at[i] * at[i]
+        else:
+            length += dx[i] * dx[i]
+    factor = 1.0
+    if p.kind == EPIGRAPH:
+        raw = dx.copy()
+        shrunk(raw, dx)
+    elif p.kind == BALL and some:
+        room = max(p.radius * p.radius - still, 0.0)
+        factor = math.sqrt(room / length) if length > room else 1.0
+    elif p.kind == BALL:
+        length = math.sqrt(length)
+        factor = p.radius / length if length > p.radius * (1 + 4 * 2.220446049250313e-16) else 1.0
+    for i in range(P):
+        if p.kind == BOX:
+            dx[i] = min(max(dx[i], inner[i]), outer[i])
+        dx[i] = 0.0 if some and not moving[i] else dx[i] * factor - at[i]
+    for i in range(len(dy)):
+        slope = zero * slopes[0, i]
+        s = zero * tau_y[0, i]
+        for k in range(K):
+            slope += v[BEST, k] * slopes[k + 1, i]
+            s += v[BEST, k] * tau_y[k + 1, i]
+        dy[i] = max(-slope / s, lowest[i])
+
+
+@kernel
+def cancelled(p: Program, v: Array, zero: float) -> None:
+    """LENGTH <- the size of the terms that cancel in a_k'd(BEST), |a_k| (sum mu_l |a_l| / s + |x|): rounding
+    is relative to it.
+    """
+    rows = p.rows
+    slopes = p.slopes
+    tau = p.tau
+    tau_y = p.tau_y
+    at = p.x
+    K, P = rows.shape
+    s = zero * tau[0]
+    away = 0.0
+    pull = 0.0
+    for k in range(K):
+        length = 0.0
+        for i in range(P):
+            length += rows[k, i] * rows[k, i]
+        for i in range(slopes.shape[1]):
+            length += slopes[k + 1, i] * slopes[k + 1, i]
+        v[LENGTH, k] = math.sqrt(length)
+        s += v[BEST, k] * tau[k + 1]
+        pull += v[BEST, k] * v[LENGTH, k]
+    own = 0.0
+    for i in range(slopes.shape[1]):
+        other = zero * tau_y[0, i]
+        own += slopes[0, i] * slopes[0, i]
+        for k in range(K):
+            other += v[BEST, k] * tau_y[k + 1, i]
+        s = min(s, other)
+    for i in range(P):
+        away += at[i] * at[i]
+    for k in range(K):
+        v[LENGTH, k] *= (pull + zero * math.sqrt(own)) / s + math.sqrt(away)
+
+
+@kernel
+def constrained(p: Program, v: Array, dx: Array, dy: Array) -> tuple[float, float]:
+    """H and SIZE of the constraints at the step from the rows; the largest, and the size of the objective."""
+    c = p.c
+    rows = p.rows
+    slopes = p.slopes
+    tau = p.tau
+    tau_y = p.tau_y
+    K, P = rows.shape
+    dd = 0.0
+    for i in range(P):
+        dd += dx[i] * dx[i]
+    zero = 0.5 * dd * tau[0]
+    for i in range(len(dy)):
+        zero += abs(dy[i]) * abs(slopes[0, i]) + 0.5 * dy[i] * dy[i] * tau_y[0, i]
+    worst = -np.inf
+    for k in range(K):
+        linear = 0.0
+        for i in range(P):
+            linear += rows[k, i] * dx[i]
+        bent = 0.5 * dd * tau[k + 1]
+        along = 0.0
+        size = 0.0
+        for i in range(len(dy)):
+            along += dy[i] * slopes[k + 1, i]
+            size += abs(dy[i] * slopes[k + 1, i])
+            bent += 0.5 * dy[i] * dy[i] * tau_y[k + 1, i]
+        v[H, k] = c[k] + linear + along + bent
+        v[SIZE, k] = abs(c[k]) + abs(linear) + size + bent
+        worst = max(worst, v[H, k])
+    return worst, zero
+
+
+@kernel
+def certified(p: Program, v: Array, dx: Array, dy: Array, limits: Limits) -> tuple[float, float]:
+    """max_k h_k at the step, and the residual: violation max h_k+ and duality gap |mu'h|, relative to their
+    own terms.
+
+    d(mu) minimises the Lagrangian, therefore h_0(d) - q(mu) = -mu'h is the duality gap. At a fixed point d
+    and all its terms vanish; there a small share of what cancels in d counts.
+    """
+    K = len(p.c)
+    worst, zero = constrained(p, v, dx, dy)
+    residual = np.inf
+    for turn in range(2):
+        terms = zero + limits.tiny
+        violated = 0.0
+        products = 0.0
+        for k in range(K):
+            terms += v[BEST, k] * v[SIZE, k]
+            products += abs(v[BEST, k] * v[H, k])
+            if v[H, k] > 0:
+                violated = max(violated, v[H, k] / (v[SIZE, k] + limits.tiny))
+        gap = products / terms
+        residual = max(violated, gap) if gap < np.inf and abs(worst) < np.inf else np.inf
+        if turn == 0:
+            if residual <= limits.good:
+                break
+            cancelled(p, v, 1.0)
+            for k in range(K):
+                v[SIZE, k] += limits.cancelled * v[LENGTH, k]
+    return worst, residual
+
+
+@kernel
+def proved(p: Program, v: Array, dx: Array, dy: Array, limits: Limits) -> tuple[bool, float, float]:
+    """Whether BEST proves that no point of Q satisfies the constraints; max_k h_k at the step, and the gap of
+    (13), inf where nothing is settled.
+    """
+    K = len(p.c)
+    above, _ = constrained(p, v, dx, dy)
+    below = 0.0
+    size = 0.0
+    scale = limits.tiny
+    cancelled(p, v, 0.0)
+    noise = 0.0
+    for k in range(K):
+        below += v[BEST, k] * v[H, k]
+        size += v[BEST, k] * v[SIZE, k]
+        scale = max(scale, v[SIZE, k] + limits.tiny)
+        noise = max(noise, limits.rounding * v[LENGTH, k])
+    if not (abs(below) < np.inf and abs(above) < np.inf):
+        return False, above, np.inf
+    if below > limits.good * size:  # beyond rounding: no point of Q makes mu'h smaller
+        return True, above, (above - below) / scale
+    # value 0: the minimiser of (13) is the only point that satisfies the constraints, (11) has no multipliers
+    return False, above, 0.0 if max(abs(above), abs(below)) <= noise else np.inf
+
+
+# all runs
+
+
+@kernel
+def boxed(p: Program, y: Bounded) -> None:
+    """Rows and bounds of the variables x in a box, beside those of y."""
+    rows = p.rows
+    at = p.x
+    inner = p.inner
+    outer = p.outer
+    moving = p.moving
+    a = y.a
+    low = y.low
+    high = y.high
+    K, P = rows.shape
+    for i in range(P):
+        still = len(moving) > 0 and not moving[i]
+        low[i] = 0.0 if still else inner[i] - at[i]
+        high[i] = 0.0 if still else outer[i] - at[i]
+        for k in range(K):
+            a[k + 1, i] = rows[k, i]
+
+
+@kernel
+def multiplied(p: Program, G: Array, u: Array, masked: Array) -> tuple[float, float]:
+    """G_kl = a_k'a_l and u_k = a_k'x over what moves; returns |x|^2 of it and the square of the ball's radius
+    there.
+    """
+    rows = p.rows
+    at = p.x
+    moving = p.moving
+    K, P = rows.shape
+    still = 0.0
+    xx = 0.0
+    if len(moving) > 0:
+        for i in range(P):
+            still += 0.0 if moving[i] else at[i] * at[i]
+            for k in range(K):
+                masked[k, i] = rows[k, i] if moving[i] else 0.0
+        rows = masked
+    for k in range(K):
+        u[k] = 0.0
+        for i in range(P):
+            u[k] += rows[k, i] * at[i]
+        for j in range(k + 1):
+            value = 0.0
+            for i in range(P):
+                value += rows[k, i] * rows[j, i]
+            G[k, j] = value
+            G[j, k] = value
+    for i in range(P):
+        if not (len(moving) > 0 and not moving[i]):
+            xx += at[i] * at[i]
+    return xx, max(p.radius * p.radius - still, 0.0)
+
+
+@kernel
+def lengths_of(p: Program, x: Whole, y: Bounded) -> None:
+    """The lengths of the rows in both blocks, the same in every iteration."""
+    c = p.c
+    rows = p.rows
+    G = x.G
+    w = x.w
+    a = y.a
+    lengths = y.lengths
+    for k in range(len(c) + 1):
+        length = 0.0
+        for i in range(a.shape[1]):
+            length += a[k, i] * a[k, i]
+        lengths[k] = math.sqrt(length)
+    for k in range(len(c)):
+        if p.kind == EPIGRAPH:
+            length = 0.0
+            for i in range(len(p.x)):
+                length += rows[k, i] * rows[k, i]
+            w[3, k] = math.sqrt(length)
+        elif p.kind != BOX:
+            w[3, k] = math.sqrt(G[k, k])
+
+
+@entry
+def solve_surrogate(
+    cs: Array, rows: Array, slopes: Array, tau: Array, tau_y: Array, xs: Array, lows: Array, moving: Array,
+    start: Array, kind: int, inner: Array, outer: Array, radius: float, limits: Array,
+) -> tuple[Array, Array, Array, Array, Array, Array]:  # fmt: skip
+    """dx (R, P), dy (R, q), mu (R, K), max_k h_k (R,), residual (R,) and infeasible (R,). A run that is not
+    finite gets NaN.
+
+    moving (R, P), or (0, 0) for all; inner, outer (P,): the bounds of a box.
+    """
+    R, K, P = rows.shape
+    q = slopes.shape[1]
+    limit = limits_of(limits)
+    box = P if kind == BOX else 0  # a box shares one block with y
+    n = box + q
+    y = Bounded(
+        np.zeros((K + 1, n)), np.empty((K + 1, n)), np.empty(n), np.full(n, np.inf), np.empty(K + 1),
+        np.empty((K + 1, n)), np.empty((STATES, n)),
+    )  # fmt: skip
+    G = np.zeros((K, K))
+    u = np.zeros(K)
+    w = np.empty((4, K))
+    room = np.empty((2 + 2 * K if kind == EPIGRAPH else 0, P))
+    masked = np.empty((K if len(moving) > 0 else 0, P))
+    everything = np.empty(0, np.bool_)
+    v = np.empty((VECTORS, K))
+    bend = np.empty((K, K))
+    kept = np.empty((K, K))
+    M = np.empty((K, K))
+    relaxable = True
+    for k in range(K + 1):
+        y.tau[k, :box] = tau[k]
+        y.tau[k, box:] = tau_y[k]
+        y.a[k, box:] = slopes[k]
+        for i in range(q if k > 0 else 0):
+            relaxable = relaxable and tau_y[k, i] > 0
+    dx = np.empty((R, P))
+    dy = np.empty((R, q))
+    mu = np.empty((R, K))
+    ex = np.empty(P)
+    ey = np.empty(q)
+    worst = np.full(R, np.nan)
+    residual = np.full(R, np.nan)
+    infeasible = np.zeros(R, np.bool_)
+    for r in range(R):
+        mask = moving[r] if len(moving) > 0 else everything
+        p = Program(
+            cs[r], rows[r], slopes, tau, tau_y, xs[r], lows[r], kind, inner, outer, radius, mask
+        )  # fmt: skip
+        if not abs(cs[r].sum() + rows[r].sum() + xs[r].sum()) < np.inf:
+            dx[r] = np.nan
+            dy[r] = np.nan
+            mu[r] = np.nan
+            continue
+        xx = 0.0
+        square = np.inf
+        y.low[box:] = lows[r]
+        if kind == BOX:
+            boxed(p, y)
+        elif kind != EPIGRAPH:
+            xx, square = multiplied(p, G, u, masked)
+        x = Whole(G, u, xx, square, w, room)
+        lengths_of(p, x, y)
+        for k in range(K):
+            v[TRIAL, k] = max(start[r, k], 0.0) if abs(start[r, k]) < np.inf else 1.0
+        for relaxed in (False, True):
+            multipliers(p, x, y, v, bend, kept, M, relaxed, limit)
+            stepped(p, v, 0.0 if relaxed else 1.0, ex, ey)
+            if relaxed:
+                infeasible[r], above, gap = proved(p, v, ex, ey, limit)
+            else:
+                above, gap = certified(p, v, ex, ey, limit)
+            if not relaxed or gap < np.inf:
+                dx[r] = ex
+                dy[r] = ey
+                mu[r] = v[BEST]
+                worst[r] = above
+                residual[r] = gap
+            if residual[r] <= limit.tolerance or not relaxable:
+                break
+            v[TRIAL] = v[BEST]
+        if not residual[r] <= limit.tolerance:
+            infeasible[r] = False
+            dx[r] = np.nan
+            dy[r] = np.nan
+            mu[r] = np.nan
+    return dx, dy, mu, worst, residual, infeasible
