@@ -179,7 +179,7 @@ BAD = {
     "-m hydra.sweep.dir=elsewhere": ["hydra.sweep.dir=elsewhere has no effect", "MOBENCH_OUTPUTS=FOLDER"],
     "-m steps=2,3 --cfg job": ["--cfg shows one job", "omit -m"],
     "+experiment=ferero/all --cfg job": ["--cfg shows one job", "name only one experiment"],
-    "--experimental-rerun none.pickle": ["none.pickle: there is no such file"],
+    "--experimental-rerun none.pickle": ["--experimental-rerun is not a flag"],
     "--cfg": ["--cfg needs a value", "--cfg job"],
     "--multirun --run": ["exclude each other"],
     "--resolve steps=2": ["--resolve is only valid with --cfg"],

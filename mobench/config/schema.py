@@ -5,7 +5,6 @@ Nothing here needs torch, so that `mobench --help` is quick.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import os
 from collections.abc import Mapping
@@ -13,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hydra.core.config_store import ConfigStore
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from mobench.errors import ConfigError, suggest
@@ -184,12 +182,6 @@ def conf_dir() -> Path:
     return found
 
 
-def register() -> None:
-    """Make the schema and the resolvers known to Hydra; may be called again."""
-    ConfigStore.instance().store(name="schema", node=Root)
-    register_resolver()
-
-
 def register_resolver() -> None:
     """Makes `${at:smoke,laptop,paper}` known; may be called again."""
     OmegaConf.register_new_resolver(
@@ -215,11 +207,11 @@ def choices(group: str, *extra: Path, alone: bool = False) -> list[str]:
 
 
 def plain(cfg: DictConfig) -> dict[str, Any]:
-    """The resolved configuration as nested dicts and lists. Unresolvable interpolations are a ConfigError."""
-    if "hydra" in cfg:  # Hydra's own node has mandatory values that only its help fills
-        cfg = copy.copy(cfg)
-        with open_dict(cfg):
-            del cfg["hydra"]
+    """Returns the resolved configuration, without Hydra's own node, as nested dicts and lists.
+
+    Raises:
+        ConfigError: an interpolation that cannot be resolved, or a key that is missing or unknown.
+    """
     try:
         out = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
