@@ -14,7 +14,7 @@ import yaml
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_store import ConfigStore
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
@@ -77,6 +77,8 @@ def shown(load: Any, overrides: list[str]) -> str:
             del config["hydra"]
         kinds = {key: type(config._get_node(key)).__name__ for key in config}
         return repr((node, kinds, OmegaConf.to_container(config, resolve=True)))
+    except OverrideParseException as error:  # Hydra 1.4 also says which of several overrides it is
+        return f"{type(error)}: {error.override}"
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         return f"{type(error)}: {error} {error.__cause__}"
 
@@ -155,14 +157,14 @@ def test_files_of_added_folders_count(tmp_path: Path) -> None:
 
 def test_nodes_of_the_user_count() -> None:
     """Hydra's store belongs to the process: what somebody puts into it has no file whose time could tell."""
-    store = ConfigStore.instance()
-    try:
-        for steps in (3, 4):
-            node = {"_target_": "mobench.problems.VLMOP2", "steps": steps}
-            store.store(group="problem", name="of_the_test", node=node)
+    groups = ConfigStore.instance().repo
+    for steps in (3, 4):
+        node = {"_target_": "mobench.problems.VLMOP2", "steps": steps}
+        ConfigStore.instance().store(group="problem", name="of_the_test", node=node)
+        try:
             assert compose.compose(["problem=of_the_test"])["steps"] == steps
-    finally:
-        del store.repo["problem"]
+        finally:
+            del groups["problem"]
 
 
 def test_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:

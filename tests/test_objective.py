@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -48,9 +50,13 @@ class Seeker(Sweeper):
 
 
 @pytest.fixture
-def seek(mobench: Run) -> Iterator[Any]:
+def seek(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """`seek("problem=zdt1")` gives the command's Result and what the sweeper was told."""
-    name = "hydra_plugins.of_the_tests.Seeker"
+    module = types.ModuleType("hydra_plugins.of_the_tests")  # where Hydra allows plug-ins to lie
+    monkeypatch.setattr(Seeker, "__module__", module.__name__)
+    monkeypatch.setattr(module, "Seeker", Seeker, raising=False)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    name = f"{module.__name__}.Seeker"
     Plugins.instance().class_name_to_class[name] = Seeker
     ConfigStore.instance().store(
         group="hydra/sweeper", name="seeker", node={"_target_": name, "direction": None}

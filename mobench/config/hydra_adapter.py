@@ -222,9 +222,10 @@ def apart(register: Callable[[], None]) -> Iterator[None]:
     Plugins.instance()
     store = ConfigStore.instance()
     base = version.VersionBase.instance()
-    repository = _groups_of(store.repo)
+    repository = store.repo
     resolvers = dict(BaseContainer._resolvers)
     before = base.version_base
+    store.repo = _groups_of(repository)
     try:
         register()
         set_version()

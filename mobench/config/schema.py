@@ -6,6 +6,7 @@ Nothing here needs torch, so that `mobench --help` is quick.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -184,13 +185,14 @@ def conf_dir() -> Path:
 
 def register_resolver() -> None:
     """Makes `${at:smoke,laptop,paper}` known; may be called again."""
-    OmegaConf.register_new_resolver(
-        "at",
-        lambda smoke, laptop, paper, *, _root_: {"smoke": smoke, "laptop": laptop, "paper": paper}[
-            _root_.scale.name
-        ],
-        replace=True,
-    )
+    # omegaconf 2.4 warns of its former name, which 2.3 has for something else
+    known = inspect.signature(OmegaConf.register_resolver).parameters
+    name = "register_resolver" if "replace" in known else "register_new_resolver"
+    getattr(OmegaConf, name)("at", _at, replace=True)
+
+
+def _at(smoke: Any, laptop: Any, paper: Any, *, _root_: DictConfig) -> Any:
+    return {"smoke": smoke, "laptop": laptop, "paper": paper}[_root_.scale.name]
 
 
 def choices(group: str, *extra: Path, alone: bool = False) -> list[str]:
