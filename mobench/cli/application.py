@@ -60,9 +60,9 @@ def worker(cfg: DictConfig) -> Any:
     if node.sweeper["_target_"] != hydra_plugin.SWEEPER:
         from mobench.sweep import objective
 
-        answer = objective.of_job(configuration.plain(cfg), node.sweeper, list(node.overrides.task))
-        console.say(answer.words)
-        return answer.numbers
+        numbers, words = objective.of_job(configuration.plain(cfg), node.sweeper, list(node.overrides.task))
+        console.say(words)
+        return numbers
     try:
         config = configuration.plain(cfg)
         return run_job(config, title=_title(config))
