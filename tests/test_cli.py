@@ -16,6 +16,7 @@ import pytest
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
+from mobench.cli import entry
 from mobench.config import compose, overrides, schema
 from mobench.errors import ConfigError
 from mobench.jobs.build import make_job
@@ -412,6 +413,24 @@ def test_help(mobench: Run) -> None:
         assert words in result.out
     assert "mobench +experiment=ferero/fig3" in result.out
     assert "preferences=K" in result.out
+
+
+def test_no_argument_shows_the_help(mobench: Run) -> None:
+    """A job of ten equal runs, the default, is what `mobench run` is asked for."""
+    bare = mobench()
+    assert (bare.code, bare.folders) == (0, [])
+    assert bare.out == mobench("--help").out
+    assert mobench("run", *QUICK).job.key == mobench(*QUICK).job.key
+
+
+@pytest.mark.parametrize("name", entry.COMMANDS)
+def test_every_command_has_help_of_its_own(
+    mobench: Run, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    result = mobench(name, "--help")
+    assert result.code == 0
+    assert result.out.startswith(f"usage: mobench {name}")
+    assert f"mobench {name}" in mobench("--help").out
 
 
 def test_cfg_job(mobench: Run) -> None:

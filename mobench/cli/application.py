@@ -121,10 +121,6 @@ def _mode_in_files(given: Sequence[str], rest: Sequence[str]) -> bool:
 
 def _run(arguments: Sequence[str]) -> int:
     """A command line whose errors are still exceptions; its exit code."""
-    if list(arguments[:1]) == ["cross"]:
-        from mobench.cli import cross  # NumPy and pandas, which other commands need not wait for
-
-        return cross.run(arguments[1:])
     given, rest = flags.split(arguments)
     if _answered(given, rest):
         return 0
