@@ -22,7 +22,7 @@ export MPLBACKEND := Agg
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock reproduce test test-data test-oldest api image-steps release bundle verify lint style types typed format artifact keep kept report pictures docs benchmark gpu faults doctor learn2learn clean
+.PHONY: help install lock reproduce test test-data test-oldest api image-steps release bundle verify lint style types typed format artifact keep kept report pictures docs benchmark gpu faults prerelease doctor learn2learn clean
 
 help:  ## print this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,8 +45,8 @@ endif
 
 reproduce: install  ## draw every artifact (SCALE=laptop, WORKERS=2 jobs at a time) and those of the kept rows, then build the report
 	$(BIN)/mobench +experiment=$(ID) scale=$(SCALE) hardware=$(HARDWARE) $(LAUNCH)
-	$(BIN)/python -m mobench.keep --draw
-	$(BIN)/python -m mobench.report
+	$(BIN)/mobench keep --draw
+	$(BIN)/mobench report
 	@echo "Open outputs/report/index.html"
 
 # these tests check shapes and types at every call, which makes a step ten times slower: every algorithm with every oracle, metrics, the QP;
@@ -121,13 +121,13 @@ artifact: install  ## run the jobs of one table or figure and draw it: make arti
 	$(BIN)/mobench +experiment=$(ID) scale=$(SCALE) hardware=$(HARDWARE) $(LAUNCH)
 
 keep: install  ## add the rows of a drawn artifact to the repository: make keep ID=csmoo/fig38 (or ID="csmoo/fig2 --history")
-	$(BIN)/python -m mobench.keep $(ID)
+	$(BIN)/mobench keep $(ID)
 
 kept: install  ## draw every artifact with kept rows into outputs/kept, without training and without data
-	$(BIN)/python -m mobench.keep --draw
+	$(BIN)/mobench keep --draw
 
 report: install kept  ## build outputs/report/index.html and docs/results.md, and update the tables in the README and docs/papers
-	$(BIN)/python -m mobench.report --results docs/results.md --readme README.md --papers docs/papers --wall docs/images/claims.svg --findings docs/findings.md
+	$(BIN)/mobench report --results docs/results.md --readme README.md --papers docs/papers --wall docs/images/claims.svg --findings docs/findings.md
 	mkdir -p docs/images
 	for id in zoo ranks profiles; do cp outputs/artifacts/cross/$$id/figure.png docs/images/cross_$$id.png; done
 
@@ -149,11 +149,14 @@ KILLS ?= 200
 faults: install  ## kill jobs, workers and Slurm jobs at random (KILLS=200), compare their rows and write docs/reliability.md
 	$(BIN)/python -m campaigns.faults --kills $(KILLS) --output docs/reliability.md
 
+prerelease: install  ## try coming versions of Hydra and OmegaConf in an environment of their own
+	$(BIN)/python -m campaigns.prerelease
+
 learn2learn: install  ## build learn2learn for few-shot problems if `make install` could not (needs a C compiler)
 	$(BUILD_LEARN2LEARN)
 
 doctor: install  ## report what works on this machine and how to fix the rest: versions, devices, data, disk, locks, W&B, Slurm
-	$(BIN)/python -m mobench.doctor
+	$(BIN)/mobench doctor
 
 clean:  ## remove generated outputs without asking (keeps data)
 	rm -rf outputs .pytest_cache .mypy_cache .ruff_cache

@@ -257,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--output", type=Path, help="the page as Markdown")
     chosen = parser.parse_args(arguments)
     if not torch.cuda.is_available():
-        parser.error("PyTorch finds no GPU here (`python -m mobench.doctor` says more).")
+        parser.error("PyTorch finds no GPU here (`mobench doctor` says more).")
     found = measure_all(chosen.quick, chosen.json, lambda text: print(text, flush=True))
     if chosen.output is not None:
         write_atomic(chosen.output, markdown(found).encode())

@@ -77,7 +77,7 @@ RATIOS = {
     "`mobench --help`": 0.15,
     "a new job of one step": 1.4,
     "the same job, finished": 0.5,
-    "`mobench-status` of it": 0.3,
+    "`mobench status` of it": 0.3,
     "one more job of one step in a sweep": 0.01,
 }
 TINY = ("problem=vlmop2", "algorithm=ls", "steps=1", "preferences=1", "logger=local", "progress=false")
@@ -96,14 +96,14 @@ def _ratios(rounds: int, root: Path, more: int) -> dict[str, float]:
         taken = after.children_user + after.children_system - before.children_user - before.children_system
         seen.setdefault(name, []).append(taken)
 
-    status = (sys.executable, "-m", "mobench.cli.status")
+    status = (sys.executable, "-m", "mobench", "status")
     for turn in range(rounds):
         folder = root / str(turn)
         run("torch", folder, sys.executable, "-c", "import torch")
         run("`mobench --help`", folder, *command("--help"))
         run("a new job of one step", folder, *command(*TINY))
         run("the same job, finished", folder, *command(*TINY))
-        run("`mobench-status` of it", folder, *status, *TINY[:4])
+        run("`mobench status` of it", folder, *status, *TINY[:4])
         for count in (1, 1 + more):
             steps = ",".join(str(1e-3 * (k + 1)) for k in range(count))
             line = ("-m", *TINY, f"algorithm.step_size={steps}")

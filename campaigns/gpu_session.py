@@ -4,7 +4,7 @@
 Each part is a command of its own with a time limit. A part that runs out of time is stopped as a cluster
 stops a job (SIGTERM: jobs save a checkpoint), and the same command continues it; a part that has ended well
 at this commit is not repeated. Rows are written to the usual outputs ($MOBENCH_OUTPUTS, else outputs), from
-which `python -m mobench.keep` takes them. The folder gpu below the outputs holds what the parts printed
+which `mobench keep` takes them. The folder gpu below the outputs holds what the parts printed
 and how they ended.
 
 `--rehearse` runs every part to its end at smoke scale on the pretended GPU of `tests/pretend_cuda.py`: it
@@ -185,9 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "stopped" in states.values():
         print("Repeat the command to continue the parts that were stopped.")
     if not chosen.rehearse:
-        print(
-            f"Rows lie in {outputs_root() / 'runs'}; `python -m mobench.keep ID` keeps those of an artifact."
-        )
+        print(f"Rows lie in {outputs_root() / 'runs'}; `mobench keep ID` keeps those of an artifact.")
     return int(any(state in ("stopped", "failed") for state in states.values()))
 
 

@@ -20,14 +20,13 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 
 from mobench.cli import doctor
+from mobench.config import hydra_adapter, hydra_plugin
 from mobench.config.schema import conf_dir
 from mobench.jobs.store import JobFolder
-from mobench.sweep import plugin as plugin_of_hydra
 from mobench.sweep.composer import Composer
 from mobench.sweep.planner import Planner, Use
 from mobench.system.files import write_json
@@ -260,17 +259,9 @@ def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def hydra() -> Iterator[Any]:
-    """Hydra's configuration loader on the project's own folder, as the command line has it."""
-    plugin_of_hydra.register()
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        yield GlobalHydra.instance().hydra
-    GlobalHydra.instance().clear()
-
-
-@pytest.fixture(scope="module")
-def planner(hydra: Any) -> Planner:
+def planner() -> Planner:
     """The planner of a sweep, which composes equal choices of groups once."""
-    config = hydra.compose_config("config", [], RunMode.MULTIRUN, with_log_configuration=False)
-    return Planner(Composer(hydra.config_loader, config), Use.PROCESS)
+    hydra_plugin.register()
+    loader = hydra_adapter.loader(str(conf_dir()))
+    config = loader.load_configuration(hydra_adapter.CONFIG, [], RunMode.MULTIRUN)
+    return Planner(Composer(loader, config), Use.PROCESS)

@@ -344,8 +344,8 @@ def test_another_digest_than_the_published_one_is_refused(
     changed = re.sub(rb"0\.\d", b"0.0", files[name], count=1)
     assert changed != files[name]
     path.write_bytes(remade(files, **{name: changed}))
-    assert command.main(["verify", str(path), "--rows", "0"]) == 0
-    assert command.main(["verify", str(path), "--rows", "0", "--digest", archive.digest(files)]) == 2
+    assert command.verify([str(path), "--rows", "0"]) == 0
+    assert command.verify([str(path), "--rows", "0", "--digest", archive.digest(files)]) == 2
     assert "it is another bundle" in capsys.readouterr().err
 
 
@@ -439,7 +439,7 @@ def test_rows_run_again_are_identical(
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "outputs"))
     path = tmp_path / "bundle.zip"
     path.write_bytes(raw)
-    assert command.main(["verify", str(path)]) == 0
+    assert command.verify([str(path)]) == 0
     said = capsys.readouterr().out
     assert "2 rows run again: 2 identical" in said
     assert "same processor model and versions" in said
@@ -456,7 +456,7 @@ def test_forged_rows_are_outside(
     frame["f_1"] *= 1 + 1e-6
     path = tmp_path / "forged.zip"
     path.write_bytes(remade(files, **{name: frame.to_csv(index=False, float_format="%.17g").encode()}))
-    assert command.main(["verify", str(path), "--job", key]) == 1
+    assert command.verify([str(path), "--job", key]) == 1
     assert re.search(r"outside +vlmop2-.*: f_1 was 0\.\d+ and is 0\.\d+, not in", capsys.readouterr().out)
 
 
@@ -565,5 +565,5 @@ def test_the_command_line(outputs: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["verify", str(tmp_path / "none.zip")]) == 2
+    assert command.verify([str(tmp_path / "none.zip")]) == 2
     assert "none.zip cannot be read: No such file or directory." in capsys.readouterr().err

@@ -8,18 +8,13 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 import pytest
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 
 from experiments.cross.scores import Pair, Table, choosing, mean_ranks
 from experiments.cross.suites import check
 from mobench.artifacts import Artifact, JobRows
-from mobench.config import hydra_plugin
 from mobench.config.overrides import normalise
-from mobench.config.schema import choices, conf_dir, plain
 from mobench.errors import ConfigError
 from mobench.sweep import cross_table
-from mobench.sweep.composer import Composer
 from tests.conftest import Run
 from tests.plugin import write
 
@@ -102,25 +97,6 @@ def test_several_suites() -> None:
 def test_bad_suites(node: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         pairs(node)
-
-
-def test_an_algorithm_laid_over_a_problem_is_what_hydra_composes() -> None:
-    """Composing takes a fifth of a second; a table has hundreds of pairs."""
-    hydra_plugin.register()
-    with initialize_config_dir(config_dir=str(conf_dir()), version_base=None):
-        loader = GlobalHydra.instance().config_loader()
-        composer = Composer(loader, compose("config", return_hydra_config=True))
-        for name in choices("algorithm"):
-            laid = composer.laid(["problem=zdt1", "oracle=minibatch", f"algorithm={name}"])
-            assert laid is not None
-            if name in ("epo", "mlm_cmoo", "psl"):
-                full = loader.load_sweep_config(
-                    composer.config, ["problem=zdt1", "oracle=minibatch", f"algorithm={name}"]
-                )
-                assert plain(laid) == plain(full)
-        # tuned settings of a protocol lie between the files
-        assert composer.laid(["protocol=ferero_fig3", "algorithm=epo"]) is None
-        assert composer.laid(["problem=zdt1"]) is None
 
 
 def test_a_command_adds_and_removes() -> None:

@@ -21,11 +21,11 @@ import numpy as np
 import pytest
 import torch
 
+from mobench.cli.data import main
 from mobench.core.random import generator
 from mobench.data import Images, MultiImages, load_images, multi_images
 from mobench.data import images as base
 from mobench.data import multi as family
-from mobench.data.__main__ import main
 from mobench.errors import ConfigError, DataError
 
 DIGESTS = {
@@ -555,7 +555,7 @@ def test_missing_files_are_named(small: Path) -> None:
         str(raw(small)),
         "MOBENCH_DATA",
         "data_root",
-        f"python -m mobench.data mnist --root {small}",
+        f"mobench data mnist --root {small}",
         "data=digits",
     )
     for part in wanted:
@@ -611,7 +611,7 @@ def test_a_changed_unpacked_file_is_refused(file: str, damage: str, small: Path)
     with pytest.raises(DataError, match=message) as caught:
         load_images("mnist", small)
     assert str(raw(small) / file) in str(caught.value)
-    assert f"python -m mobench.data mnist --root {small}" in str(caught.value)
+    assert f"mobench data mnist --root {small}" in str(caught.value)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.getuid() == 0, reason="the superuser reads everything")
@@ -811,7 +811,7 @@ def test_no_cifar_at_all(tmp_path: Path) -> None:
         "data=digits",
     ):
         assert part in text
-    assert f"python -m mobench.data cifar10 --root {tmp_path}" in text
+    assert f"mobench data cifar10 --root {tmp_path}" in text
     assert "\n" not in text
 
 
@@ -930,7 +930,7 @@ def test_a_cifar_file_that_may_not_be_read(
         load_images("cifar10", tmp_path)
 
 
-# --- python -m mobench.data ---------------------------------------------------------------------------------
+# --- mobench data ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -978,7 +978,7 @@ def test_download_without_a_network(
     captured = capsys.readouterr()
     assert len(offline) == 2  # both mirrors
     assert captured.err.count("\n") == 1
-    assert captured.err.startswith("mobench.data: error: mnist could not be downloaded into")
+    assert captured.err.startswith("mobench data: error: mnist could not be downloaded into")
     for part in (str(raw(tmp_path)), "name resolution", "train-images-idx3-ubyte.gz", "data=digits"):
         assert part in captured.err
     assert not [p for p in tmp_path.rglob("*") if p.is_file()]

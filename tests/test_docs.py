@@ -22,12 +22,11 @@ import pandas as pd
 import pytest
 import yaml
 
-from mobench.cli import cross
+from mobench.cli import cross, entry
 from mobench.cli.bundle import parsers
 from mobench.config.overrides import normalise
 from mobench.config.schema import conf_dir
 from mobench.jobs.store import JobFolder
-from mobench.report.__main__ import main as report
 from mobench.sweep.planner import Planner, Use
 from tests.conftest import REPOSITORY, Result, Run, environment
 from tests.test_slurm import cluster  # noqa: F401  a fixture
@@ -55,7 +54,7 @@ def commands(page: Path) -> Iterator[tuple[list[str], bool]]:
     for block in blocks(page, "bash"):
         for line in block.splitlines():
             words = shlex.split(line, comments=True)
-            if words[:1] == ["mobench"] and words[1] not in (*parsers(), "cross"):
+            if words[:1] == ["mobench"] and words[1] not in entry.COMMANDS:
                 yield words[1:], "exit code 2" in line
 
 
@@ -160,21 +159,11 @@ def test_the_tutorial(
                 assert result.code == (2 if "exit code 2" in line else 0), (line, result.err)
                 if result.code:
                     assert "Did you mean 'vlmop2'?" in result.err
-            elif words[0] == "python":
-                assert words[1:] == ["-m", "mobench.report"]
-                assert report([]) == 0
-            elif words[0] == "mobench-status":
-                from mobench.cli import status
-
-                monkeypatch.setattr(sys, "argv", ["mobench-status"])
-                with pytest.raises(SystemExit) as stop:
-                    status.main()
-                assert stop.value.code == 0
-                assert "failed" not in capsys.readouterr().out
+                assert "failed" not in result.out or words[1] != "status"
             else:
                 assert words[0] in ("mobench", "export"), line
     sys.modules.pop(PARTS, None)
-    assert seen.count("mobench") == 8
+    assert seen.count("mobench") == 10
     assert first is not None
     (path,) = re.findall(r"^(\S+vlmop2-ferero-\w+)", printed[0], re.MULTILINE)
     assert Path(path).name in first.out  # the job of the command line, read and not run again
@@ -303,7 +292,7 @@ def test_every_command_can_be_planned(
     if official(words):
         monkeypatch.setattr(
             planner, "use", Use.SHOWN
-        )  # as mobench-status plans: jobs are named, no data are read
+        )  # as mobench status plans: jobs are named, no data are read
     plan = planner.plan(normalise(words))
     assert plan.jobs
     assert not plan.problems

@@ -1,4 +1,4 @@
-"""`python -m mobench.doctor`: every state made to happen, the exit codes,
+"""`mobench doctor`: every state made to happen, the exit codes,
 and what it says on this machine.
 """
 
@@ -303,7 +303,7 @@ def test_no_data(here: Path) -> None:
         assert line.state == MISSING
         assert f"data={name} needs it" in line.text
         assert str(here) in line.text
-        assert f"`python -m mobench.data {name}`" in line.text or "CIFAR100(" in line.text
+        assert f"`mobench data {name}`" in line.text or "CIFAR100(" in line.text
         assert wanted_by_the_loader(name, here)
 
 
@@ -505,7 +505,7 @@ def test_this_machine(root: Path) -> None:
 def test_a_torch_that_cannot_be_imported(root: Path, tmp_path: Path) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "torch.py").write_text("raise ImportError('lib.so is broken')")
-    done = run(root, "-m", "mobench.doctor", PYTHONPATH=str(tmp_path / "broken"))
+    done = run(root, "-m", "mobench", "doctor", PYTHONPATH=str(tmp_path / "broken"))
     assert (done.returncode, done.stderr) == (1, ""), done
     assert "problem  lib.so is broken: `pip install .`" in done.stdout
     assert done.stdout.endswith("\nJobs cannot run here because of problems with torch.\n")

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from torch import Tensor
 
 from mobench.algorithms.fedfv import FedFV
@@ -27,9 +25,7 @@ from mobench.algorithms.propfair import PropFair
 from mobench.algorithms.qffl import QFFL
 from mobench.algorithms.stch import STCH
 from mobench.algorithms.tch import TCH
-from mobench.config import direct, hydra_plugin
-from mobench.config.overrides import normalise
-from mobench.config.schema import conf_dir, plain
+from mobench.config import compose
 from mobench.core import Algorithm, Free, Problem, Runs, Spec, Weighting, loop
 from mobench.core.algorithm import Context
 from mobench.core.compatibility import check
@@ -1204,12 +1200,7 @@ SMALL = ("problem.hidden=8", "steps=2")
 @functools.cache
 def composed(*overrides: str) -> dict[str, Any]:
     """The plain configuration of a command line; not to be written into."""
-    if (found := direct.composed(normalise(overrides))) is not None:
-        return found
-    hydra_plugin.register()
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        return plain(compose("config", normalise(overrides)))
+    return compose.compose(overrides)
 
 
 def changed(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a job and a sweep cost beside the steps: configurations without Hydra, finished jobs without torch."""
+"""What a job costs beside its steps: one composition for each choice of groups, torch only if it is used."""
 
 from __future__ import annotations
 
@@ -6,194 +6,180 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from hydra.errors import HydraException
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.utils import create_config_search_path
+from hydra.core.config_store import ConfigStore
+from hydra.errors import HydraException, OverrideParseException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
-from mobench.config import compose, direct, hydra_adapter, hydra_plugin
+from mobench.config import compose, hydra_adapter, hydra_plugin, schema
 from mobench.config.overrides import normalise
-from mobench.config.schema import choices, conf_dir
-from mobench.jobs import names
+from mobench.errors import ConfigError
 from mobench.jobs.store import JobFolder
-from mobench.sweep.composer import Composer
-from mobench.sweep.planner import Planner, Use, _Command
+from mobench.sweep import composer
 from mobench.system import sources
-from tests.conftest import REPOSITORY, Run, environment
+from tests.conftest import Run, command, environment
 
-SCALES = ("smoke", "laptop", "paper")
 JOB = ["problem=vlmop2", "algorithm=ls", "steps=1", "preferences=2", "logger=local", "progress=false"]
 
 
-# configurations
+@pytest.fixture
+def compositions(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The choices that Hydra composes from files, from now on."""
+    found: list[list[str]] = []
+    original = ConfigLoaderImpl.load_configuration
+
+    def load(self: Any, name: str, overrides: list[str], *rest: Any, **more: Any) -> DictConfig:
+        found.append(overrides)
+        return original(self, name, overrides, *rest, **more)
+
+    monkeypatch.setattr(ConfigLoaderImpl, "load_configuration", load)
+    monkeypatch.setattr(hydra_adapter, "_COMPOSED", {})
+    return found
 
 
-def commands_of(planner: Planner, experiment: str, scale: str) -> list[list[str]]:
-    """Overrides of an experiment's jobs at a scale."""
-    overrides = [f"+experiment={experiment}", f"scale={scale}"]
-    command = _Command(overrides, planner.composer.compose(overrides), listed=True, alone=True)
-    return list(planner._named(command).values())
+def test_equal_choices_are_composed_once(compositions: list[list[str]]) -> None:
+    first = compose.compose(["problem=zdt1", "algorithm=epo", "steps=7"])
+    second = compose.compose(["problem=zdt1", "algorithm=epo", "seeds=[3]", "algorithm.step_size=0.5"])
+    assert (first["steps"], first["seeds"]) == (7, [0])
+    assert (second["steps"], second["seeds"], second["algorithm"]["step_size"]) == (1000, [3], 0.5)
+    assert len(compositions) == 1
+    compose.compose(["problem=zdt1", "algorithm=epo", "scale=smoke"])
+    assert len(compositions) == 2
 
 
-VALUES = ["ls", "'ls'", '"ls"', "\\'ls\\'", "' ls'", "''", "null", "NULL", "True", "1", "1.0", "1_000", "1e3"]
-VALUES += ["0x10", ".5", "+1", "1.", "nan", "-inf", "[]", "[1,2]", "['a', b]", "{}", "{a: 1}", "{null: 1}"]
-VALUES += [
-    "{1: 2}",
-    "{a: {b: [c]}}",
-    "[[.3,.7]]",
-    "a b",
-    "a/b",
-    "${steps}",
-    "'${steps}'",
-    '"a\\"b"',
-    "é",
-    "a:b",
-]
-VALUES += ["a\\,b", "[null]", "str(1)", "int(1.0)", "1 ", "???", "''a"]
-KEYS = [
-    "algorithm",
-    "+algorithm",
-    "++algorithm",
-    "problem",
-    "scale",
-    "problem.n",
-    "++problem.n",
-    "steps",
-    "seeds",
-]
-KEYS += [
-    "algorithm.step_size",
-    "preferences",
-    "preferences.weights",
-    "problem.start",
-    "++problem.start",
-    "vary",
-]
-KEYS += ["logger.tags", "dtype", "++vary.step_size", "data_root", "hardware.threads", "++new.deep", "~steps"]
+def test_a_sweep_composes_equal_choices_once(mobench: Run, compositions: list[list[str]]) -> None:
+    result = mobench("-m", "algorithm=ls", "algorithm.step_size=0.1,0.2,0.3", "steps=1", "logger=local")
+    assert len(result.folders) == 3
+    assert [line for line in compositions if "algorithm=ls" in line] == compositions
+    assert len(compositions) == 2  # the command, and one job
 
 
-@pytest.mark.parametrize("turn", range(2))
-def test_every_form_of_a_value_means_what_it_means_to_hydra(turn: int) -> None:
-    """A seventh of all pairs; the direct way reads some and leaves the others to Hydra."""
+def of_hydra(overrides: list[str]) -> DictConfig:
+    """The configuration as Hydra alone composes it."""
+    source = ConfigLoaderImpl(create_config_search_path(str(schema.conf_dir())))
+    return source.load_configuration("config", overrides, RunMode.RUN)
+
+
+def shown(load: Any, overrides: list[str]) -> str:
+    """What comes of a command: values in their order, interpolations and types; or the message."""
+    try:
+        config = load(overrides)
+        node = OmegaConf.to_container(config, resolve=False)
+        with open_dict(config):
+            del config["hydra"]
+        kinds = {key: type(config._get_node(key)).__name__ for key in config}
+        return repr((node, kinds, OmegaConf.to_container(config, resolve=True)))
+    except OverrideParseException as error:  # Hydra 1.4 also says which of several overrides it is
+        return f"{type(error)}: {error.override}"
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        return f"{type(error)}: {error} {error.__cause__}"
+
+
+KINDS = r"""
+steps=7  steps=many  steps=null  steps=${problem.n}  steps=1.5  stepz=1  steps=1,2  steps=[  steps=${at:1,2,3}
+seeds=[1,2]  seeds=3  +steps=3  +new=1  ++new.deep=1  ~steps  ~steps=200  ~steps=3  ~problem  ~nothing
+problem.n=5  ++problem.new=1  problem.start=[1,2]  ++problem.start={null: 1}  ~problem.start  algorithm={a: 1}
+algorithm.step_size=1e-3  ++algorithm.step_size='0.1'  ++algorithm.step_size="a=b"  ++algorithm.new={}
+algorithm='ls'  ++algorithm={a: {b: [c]}}  +algorithm=ls  algorithm=null  ++problem@x.n=3  problem@a:b=vlmop2
+preferences.weights=[[.3,.7]]  preferences={count: 3}  preferences=null  vary={a: 1}  ++vary.a=[1,2]
+logger.tags=['a', b]  logger.tags=[null]  data_root=${oc.env:HOME}  data_root='${steps}'  data_root=é
+dtype=''  dtype=' x'  dtype=\'a\'  dtype=a\,b  dtype=str(1)  dtype=???  dtype=''a  rerun=True
+hydra.mode=RUN  hydra.job.chdir=true  hydra/launcher=basic  protocol=ferero_fig3  scale.name=paper
+hardware.threads=null  record={every: 2}  record.every=x  objective=[f_1,f_2]  jobs={a: [algorithm=ls]}
+"""
+
+
+@pytest.mark.parametrize("kind", re.split(r"  |\n", KINDS.strip()))
+def test_every_kind_of_override_does_what_it_does_in_hydra(kind: str) -> None:
+    """The files are composed already, without the override and with another value in its place."""
     with compose.ALONE, hydra_adapter.apart(hydra_plugin.register):
-        loader = hydra_adapter.loader(str(conf_dir()))
-        composer = Composer(loader, hydra_adapter.load(loader, [], hydra_adapter.RunMode.MULTIRUN))
-        pairs = [f"{key}={value}" for key in KEYS for value in VALUES][turn::14]
-        pairs += ["algorithm='ls'", "problem.start=[1,2]", "vary={a: 1}", "++problem.start={null: 1}"]
-        read = 0
-        for pair in pairs:
-            overrides = ["problem=vlmop2", "algorithm=mgda", pair]
-            found = direct.composed(overrides)
-            if found is not None:
-                read += 1
-                assert repr(found) == repr(composer.by_hydra(overrides)), pair
-    assert read > 5
+        loader = hydra_adapter.loader(str(schema.conf_dir()))
+        choices = ["problem=vlmop2", "algorithm=mgda"]
+
+        def load(overrides: list[str]) -> DictConfig:
+            return loader.load_configuration("config", overrides, RunMode.RUN)
+
+        load([*choices, "steps=99", "++vary.step_size=[1]", "++problem.start.kind=x", "logger.tags=[z]"])
+        expected = shown(of_hydra, [*choices, kind, "seeds=[5]"])
+        assert shown(load, [*choices, kind, "seeds=[5]"]) == expected
+        assert shown(load, [*choices, kind, "seeds=[5]"]) == expected
 
 
-@pytest.mark.parametrize("word", ["algorithm='ls'", 'algorithm="ls"', "problem='zdt1'"])
-def test_a_choice_in_quotes_is_that_choice(mobench: Run, word: str) -> None:
-    plain = re.sub("['\"]", "", word)
-    quick = ["preferences=1", "steps=1", "logger=local"]
-    assert mobench(word, *quick).job.key == mobench(plain, *quick).job.key
-
-
-@pytest.mark.parametrize("turn", range(4))
-def test_jobs_of_every_experiment_are_what_hydra_composes(turn: int) -> None:
+@pytest.mark.parametrize("experiment", ["ferero/table11", "mlm_cmoo/table1", "csmoo/fig3"])
+def test_jobs_of_an_experiment_are_what_hydra_composes(experiment: str) -> None:
+    """An experiment that only lists jobs is laid over what the rest composes."""
     with compose.ALONE, hydra_adapter.apart(hydra_plugin.register):
-        loader = hydra_adapter.loader(str(conf_dir()))
-        config = hydra_adapter.load(loader, [], hydra_adapter.RunMode.MULTIRUN)
-        composer = Composer(loader, config)
-        planner = Planner(composer, Use.SHOWN)
-        by_hydra = 0
-        compared = 0
-        for number, experiment in list(enumerate(choices("experiment")))[turn::4]:
-            jobs = commands_of(planner, experiment, SCALES[number % 3])
-            for overrides in jobs[number % 5 :: max(5, len(jobs))]:
-                plain = [o for o in overrides if not o.startswith(("+experiment=", "artifact.job="))]
-                found = composer._direct and composer._direct.composed(plain)
-                compared += 1
-                if found is None:
-                    by_hydra += 1
-                    continue
-                # in the same order, of the same types
-                assert repr(found) == repr(composer.by_hydra(plain)), (experiment, plain)
-    assert compared > 10
-    assert by_hydra == 0  # else the short cut has gone without a word
+        loader = hydra_adapter.loader(str(schema.conf_dir()))
+        sweep = composer.Composer(loader, loader.load_configuration("config", [], RunMode.MULTIRUN))
+        command = [f"+experiment={experiment}", "scale=smoke"]
+        config = sweep.compose(command)
+        name, job = next(iter(sweep.jobs(config).items()))
+        overrides = [*normalise(job), *command, f"artifact.job={name}"]
+        whole = of_hydra(overrides)
+        with open_dict(whole):
+            del whole["hydra"]
+        listed = {key: config[key] for key in ("jobs", "grid", "like")}  # as the experiment lists them
+        assert sweep.compose(overrides) == {**schema.plain(whole), **listed}
 
 
-@pytest.mark.parametrize("scale", SCALES)
-def test_experiments_with_keys_of_their_own(scale: str) -> None:
-    with compose.ALONE, hydra_adapter.apart(hydra_plugin.register):
-        loader = hydra_adapter.loader(str(conf_dir()))
-        composer = Composer(loader, hydra_adapter.load(loader, [], hydra_adapter.RunMode.MULTIRUN))
-        for experiment in ("ferero/table11", "mlm_cmoo/table1"):
-            overrides = [f"+experiment={experiment}", f"scale={scale}"]
-            found = direct.Direct(conf_dir()).composed(overrides)
-            assert repr(found) == repr(composer.by_hydra(overrides))
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        *("1", "-1", "0", "-0", "01", "1.5", "-0.25", "1e-3", "1.", ".5", "1_000", "nan", "inf", "-inf"),
-        *("true", "False", "null", "Null", "ls", "a/b", "a-b", "a.b", "x1", "'quoted'", '"a=b"'),
-        *("[1,2.0,a]", "{a:1}", "${steps}", "1a", "ls_2"),
-    ],
-)
-def test_values_are_read_as_hydra_reads_them(value: str) -> None:
-    override = f"++algorithm.key={value}"
-    expected = hydra_adapter.parsed_value(override).value()
-    added, key, found = direct.value_of(override)
-    assert (added, key) == (True, "algorithm.key")
-    assert repr(found) == repr(expected)
-
-
-@pytest.mark.parametrize(
-    "override",
-    [
-        *("steps=many", "nothing=1", "algorithm=nothing", "steps=1,2", "~steps", "+steps=3", "seeds=3"),
-        *("problem=null", "hydra.mode=RUN", "hardware=slurm", "steps=???", "record.every=1.5"),
-    ],
-)
-def test_errors_and_all_else_are_left_to_hydra(override: str) -> None:
-    assert direct.Direct(conf_dir()).composed([override]) is None
-
-
-@pytest.mark.parametrize(
-    "text", ["a: 1e-3", "a: 012", "a: yes", "a: 2020-01-01", "a: [1, .5, ~]", "b: {c: 'x'}", "a: 1_000", ""]
-)
-def test_files_are_read_as_omegaconf_reads_them(text: str, tmp_path: Path) -> None:
-    from omegaconf import OmegaConf
-
-    (tmp_path / "a.yaml").write_text(text)
-    expected = OmegaConf.to_container(OmegaConf.load(tmp_path / "a.yaml"))
-    assert repr(hydra_adapter.yaml_of(text) or {}) == repr(expected)
-
-
-def test_a_key_that_stands_twice_is_an_error() -> None:
-    with pytest.raises(yaml.YAMLError, match="duplicate key"):
-        hydra_adapter.yaml_of("a: 1\na: 2")
-
-
-def test_an_edited_file_counts(tmp_path: Path) -> None:
+def test_an_edited_file_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     conf = tmp_path / "conf"
-    shutil.copytree(conf_dir(), conf)
-    before = direct.Direct(conf).composed(["problem=vlmop2"])
+    shutil.copytree(schema.conf_dir(), conf)
+    monkeypatch.setattr(schema, "conf_dir", lambda: conf)
+    assert compose.compose(["problem=vlmop2"])["steps"] == 200
     file = conf / "problem" / "vlmop2.yaml"
-    file.write_text(file.read_text().replace("steps: 200", "steps: 77"))
-    after = direct.Direct(conf).composed(["problem=vlmop2"])
-    assert before is not None
-    assert after is not None
-    assert (before["steps"], after["steps"]) == (200, 77)
+    file.write_text(file.read_text().replace("steps: 200", "steps: 777"))
+    assert compose.compose(["problem=vlmop2"])["steps"] == 777
+    (conf / "tuned" / "none").mkdir()
+    (conf / "tuned" / "none" / "mgda.yaml").write_text("# @package _global_\nsteps: 55\n")
+    assert compose.compose(["problem=vlmop2"])["steps"] == 55  # a file that was optional, and is there now
     file.write_text("steps: [")
-    assert direct.Direct(conf).composed(["problem=vlmop2"]) is None
-    assert direct.Direct(conf).composed(["problem=zdt1"]) is not None
-    top = conf / "config.yaml"
-    top.write_text(top.read_text().replace("hydra:\n", "hydra:\n  searchpath: [pkg://mine]\n"))
-    assert direct.Direct(conf).composed(["problem=zdt1"]) is None  # more folders, which Hydra looks into
+    with pytest.raises(ConfigError, match=r"vlmop2\.yaml, line"):
+        compose.compose(["problem=vlmop2"])
+
+
+def test_files_of_added_folders_count(tmp_path: Path) -> None:
+    (tmp_path / "problem").mkdir()
+    (tmp_path / "problem" / "mine.yaml").write_text("_target_: mobench.problems.VLMOP2\nsteps: 3\n")
+    command = [f"hydra.searchpath=[file://{tmp_path}]", "problem=mine"]
+    assert compose.compose(command)["steps"] == 3
+    (tmp_path / "problem" / "mine.yaml").write_text("_target_: mobench.problems.VLMOP2\nsteps: 44\n")
+    assert compose.compose(command)["steps"] == 44
+
+
+def test_nodes_of_the_user_count() -> None:
+    """Hydra's store belongs to the process: what somebody puts into it has no file whose time could tell."""
+    groups = ConfigStore.instance().repo
+    for steps in (3, 4):
+        node = {"_target_": "mobench.problems.VLMOP2", "steps": steps}
+        ConfigStore.instance().store(group="problem", name="of_the_test", node=node)
+        try:
+            assert compose.compose(["problem=of_the_test"])["steps"] == steps
+        finally:
+            del groups["problem"]
+
+
+def test_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("/one", "/other"):
+        monkeypatch.setenv("MOBENCH_DATA", folder)
+        assert compose.compose(["problem=vlmop2"])["data_root"] == folder
+
+
+def test_what_a_job_changes_in_its_configuration_stays_with_it() -> None:
+    first = compose.compose(["problem=vlmop2"])
+    first["problem"]["start"]["kind"] = "changed"
+    first["seeds"].append(7)
+    second = compose.compose(["problem=vlmop2"])
+    assert second["problem"]["start"]["kind"] != "changed"
+    assert second["seeds"] == [0]
 
 
 def test_a_configuration_is_written_as_pyyaml_writes_it(tmp_path: Path) -> None:
@@ -203,117 +189,17 @@ def test_a_configuration_is_written_as_pyyaml_writes_it(tmp_path: Path) -> None:
     assert JobFolder(tmp_path).config() == config
 
 
-# finished jobs
-
-
-def loaded(arguments: list[str], outputs: Path, call: str = "entry.run") -> dict[str, Any]:
-    """Runs a command in a process of its own; which of the large libraries it has imported."""
+@pytest.mark.parametrize("arguments", [["status"], ["--help"]])
+def test_what_shows_needs_neither_torch_nor_pandas(tmp_path: Path, arguments: list[str]) -> None:
     code = (
-        "import json, sys\nfrom mobench.cli import entry, status\n"
-        f"sys.argv = ['mobench', *{arguments!r}]\n"
-        "try:\n    entry.main() if CALL == 'entry' else status.main()\n"
-        "except SystemExit as end:\n    code = end.code or 0\n"
-        "print('FOUND', json.dumps({'code': code, 'torch': 'torch' in sys.modules, "
-        "'pandas': 'pandas' in sys.modules}))\n"
-    ).replace("CALL", repr(call))
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment(outputs),
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
+        f"import json, sys\nsys.argv = ['mobench', *{arguments!r}]\nfrom mobench.cli.entry import main\n"
+        "try:\n    main()\nfinally:\n    print(json.dumps(sorted(sys.modules)))\n"
     )
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("FOUND")] or [done.stderr]
-    return {**json.loads(line.removeprefix("FOUND")), "out": done.stdout, "err": done.stderr}
-
-
-def test_what_is_done_is_found_without_torch(tmp_path: Path) -> None:
-    first = loaded(JOB, tmp_path, "entry")
-    assert (first["code"], first["torch"]) == (0, True)
-    again = loaded(JOB, tmp_path, "entry")
-    assert (again["code"], again["torch"]) == (0, False)
-    assert "already finished" in again["out"]
-    # the same table, but for the line that says so
-    assert again["out"].splitlines()[1:-1] == first["out"].splitlines()[:-1]
-    status = loaded([], tmp_path, "status")
-    assert (status["code"], status["torch"], status["pandas"]) == (0, False, False)
-    named = loaded(JOB[:5], tmp_path, "status")
-    assert (named["code"], named["torch"]) == (0, False)
-    assert "1 done of 1" in named["out"]
-
-    (folder,) = (tmp_path / "runs").iterdir()
-    (folder / "final.csv").unlink()
-    damaged = loaded(JOB, tmp_path, "entry")
-    assert (damaged["code"], damaged["torch"]) == (0, True)
-    assert "The job will be rerun" in damaged["err"]
-
-    (file,) = (tmp_path / "cache").glob("names-*.json")
-    file.write_text("{")
-    unreadable = loaded(JOB, tmp_path, "entry")
-    assert (unreadable["code"], unreadable["torch"]) == (0, True)
-    assert unreadable["err"].count("it is made again") == 1
-    assert loaded(JOB, tmp_path, "entry")["torch"] is False
-
-
-def test_names_are_those_of_the_code_and_of_the_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
-    monkeypatch.delitem(sys.modules, "mobench.jobs.job", raising=False)
-    config = compose.compose(JOB)
-    names.remember([(config, "vlmop2-ls-0123456789")])
-    found = names.known(config)
-    assert found is not None
-    assert found.key == "vlmop2-ls-0123456789"
-    assert names.known({**config, "rerun": True, "progress": True}) is not None
-    assert names.known({**config, "steps": 2}) is None
-    other = {**config, "algorithm": {"_target_": "my_parts.Mine"}}
-    names.remember([(other, "vlmop2-mine-0123456789")])
-    assert names.known(other) is None
-    with monkeypatch.context() as edited:
-        edited.setattr(sources, "_seen", lambda: ("another hash of the files", 0.0))
-        assert names.known(config) is None
-        # edited since the process began: the process' names may be those of the code before
-        names.remember([(config, "vlmop2-ls-9876543210")])
-        assert names.known(config) is None
-
-
-@pytest.mark.parametrize("change", ["swapped", "one", "old form", "digest", "list", "number"])
-def test_names_that_somebody_else_has_written_do_not_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], change: str
-) -> None:
-    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
-    monkeypatch.delitem(sys.modules, "mobench.jobs.job", raising=False)
-    config = compose.compose(JOB)
-    other = {**config, "steps": 2}
-    names.remember([(config, "vlmop2-ls-0123456789"), (other, "vlmop2-epo-0123456789")])
-    (file,) = (tmp_path / "cache").glob("names-*.json")
-    stored = json.loads(file.read_text())
-    mine, theirs = stored["names"]
-    known = stored["names"]
-    changed = {
-        "swapped": {**stored, "names": {mine: known[theirs], theirs: known[mine]}},
-        "one": {**stored, "names": {mine: known[theirs], theirs: known[theirs]}},
-        "old form": {mine: known[theirs]},
-        "digest": {**stored, "sha256": None},
-        "list": [known],
-        "number": 3,
-    }
-    file.write_text(json.dumps(changed[change]))
-    names._stored.cache_clear()
-    assert names.known(config) is None
-    assert "it is made again" in capsys.readouterr().err
-    names.remember([(config, "vlmop2-ls-0123456789")])
-    found = names.known(config)
-    assert found is not None
-    assert found.key == "vlmop2-ls-0123456789"
-
-
-def test_a_full_disk_costs_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
-    (tmp_path / "cache").write_text("a file where a folder is needed")
-    names.remember([(compose.compose(JOB), "vlmop2-ls-0123456789")])
+    done = subprocess.run(
+        [command()[0], "-c", code], env=environment(tmp_path), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert {"torch", "pandas"} & set(json.loads(done.stdout.splitlines()[-1])) == set()
 
 
 def test_an_edit_changes_the_hash_of_files(tmp_path: Path) -> None:
@@ -321,8 +207,3 @@ def test_an_edit_changes_the_hash_of_files(tmp_path: Path) -> None:
     before = sources.digest([tmp_path / "a.py"], tmp_path)
     (tmp_path / "a.py").write_text("x = 2\n")
     assert sources.digest([tmp_path / "a.py"], tmp_path) != before
-
-
-def test_hydra_still_says_what_is_wrong() -> None:
-    with pytest.raises(HydraException):
-        hydra_adapter.parsed_value("steps=[")

@@ -19,7 +19,6 @@ from mobench.bundle import integrity
 from mobench.bundle.archive import document
 from mobench.cli import messages, status
 from mobench.errors import ConfigError, MobenchError, StoreError
-from mobench.jobs import names
 from mobench.jobs.build import make_job
 from mobench.jobs.store import JobFolder
 from mobench.report.reading import artifacts
@@ -183,18 +182,6 @@ def test_rows_without_a_column(columns: str, spoilt: Callable[[str, str], JobFol
     lines = "\n".join([columns] + 2 * [columns.replace("run", "0").replace("seed", "0")])
     with pytest.raises(StoreError, match=r"final.csv is damaged"):
         spoilt("final.csv", f"{lines}\n").final()
-
-
-@pytest.mark.parametrize("content", [*CONTENT, "numbers"])
-def test_names_that_cannot_be_read_are_made_again(
-    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "names.json"
-    path.write_bytes(CONTENT.get(content, '{"a": 3}').encode(errors="surrogatepass"))
-    names._stored.cache_clear()
-    assert names._stored(path) == {}
-    assert "it is made again" in capsys.readouterr().err
-    names._stored.cache_clear()
 
 
 CLAIM = dict.fromkeys(freshness.CLAIM, "x")

@@ -676,6 +676,6 @@ def test_the_sweeper_plans_an_experiment(planner: Planner, compose: Any) -> None
     for job in plan.jobs:
         assert job.artifact == chosen
         assert job.config["seeds"] == [3]
-        alone = planner.composer.by_hydra(normalise(plan.artifacts[chosen]["jobs"][job.name]))
+        alone = planner.composer.compose(normalise(plan.artifacts[chosen]["jobs"][job.name]))
         assert job.config["algorithm"] == alone["algorithm"]
         assert job.config["problem"] == alone["problem"]

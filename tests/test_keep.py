@@ -1,4 +1,4 @@
-"""Rows that come with the project: written by `python -m mobench.keep`, found by `mobench`,
+"""Rows that come with the project: written by `mobench keep`, found by `mobench`,
 never touched by it.
 """
 
@@ -77,7 +77,7 @@ def test_command_line(
     drawn = mobench("+experiment=ferero/fig7", "logger=local")
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(drawn.root))
     monkeypatch.setattr(sys, "argv", ["keep", "ferero/fig7", "ferero/nothing"])
-    assert kept_rows.main() == 1
+    assert kept_rows.main(sys.argv[1:]) == 1
     said = capsys.readouterr()
     assert "ferero/nothing has not been drawn" in said.err
     assert "mobench +experiment=ferero/nothing" in said.err
@@ -98,7 +98,7 @@ def test_jobs_of_an_artifact_that_is_not_complete(
     assert "zdt1-ls-nothing cannot be kept" in capsys.readouterr().err
     assert not results.exists()
     monkeypatch.setattr(sys, "argv", ["keep", "--jobs", f"outputs/runs/{first.job.key}"])
-    assert kept_rows.main() == 0
+    assert kept_rows.main(sys.argv[1:]) == 0
     assert (results / "runs" / first.job.key / "final.csv").exists()
     assert not (results / "artifacts.yaml").exists()
 
@@ -153,7 +153,7 @@ def test_parts_of_a_history_that_is_left_behind(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["keep", "ferero/fig7", *option])
     with pytest.raises(SystemExit):
-        kept_rows.main()
+        kept_rows.main(sys.argv[1:])
     assert "add --history" in capsys.readouterr().err
 
 
@@ -182,27 +182,27 @@ def test_kept_rows_are_drawn_without_training(
     drawn = mobench("+experiment=ferero/fig7", "steps=3", "logger=local")
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(drawn.root))
     monkeypatch.setattr(sys, "argv", ["keep", "ferero/fig7", "--history"])
-    assert kept_rows.main() == 0
+    assert kept_rows.main(sys.argv[1:]) == 0
     assert kept_rows.drawings() == {"ferero/fig7": ["steps=3"]}
     empty = tmp_path / "empty"
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(empty))
     monkeypatch.setattr(sys, "argv", ["keep", "--draw"])
-    assert kept_rows.main() == 0
+    assert kept_rows.main(sys.argv[1:]) == 0
     made = empty / "kept/artifacts/ferero/fig7"
     assert (made / "figure.png").exists()
     assert not (empty / "runs").exists()
     drawn_at = (made / "figure.png").stat().st_mtime_ns
     capsys.readouterr()
-    assert kept_rows.main() == 0
+    assert kept_rows.main(sys.argv[1:]) == 0
     assert "unchanged since" in capsys.readouterr().out
     assert (made / "figure.png").stat().st_mtime_ns == drawn_at
     shutil.rmtree(next((results / "runs").iterdir()))
     capsys.readouterr()
-    assert kept_rows.main() == 1
+    assert kept_rows.main(sys.argv[1:]) == 1
     assert "ferero/fig7 cannot be drawn from kept rows" in capsys.readouterr().err
     assert not (empty / "runs").exists()
     monkeypatch.setattr(sys, "argv", ["keep", "--draw", "ferero/fig3"])
-    assert kept_rows.main() == 2
+    assert kept_rows.main(sys.argv[1:]) == 2
     assert "No rows are kept for ferero/fig3" in capsys.readouterr().err
 
 
@@ -263,6 +263,6 @@ def test_a_job_without_a_file_is_not_kept(
     (done.job.path / name).unlink()
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(done.root))
     monkeypatch.setattr(sys, "argv", ["keep", "--jobs", done.job.key, "--history"])
-    assert kept_rows.main() == 1
+    assert kept_rows.main(sys.argv[1:]) == 1
     assert f"cannot be kept: it has no {name}" in capsys.readouterr().err
     assert not (results / "runs" / done.job.key).exists()

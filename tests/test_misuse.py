@@ -243,7 +243,7 @@ def test_who_interrupted() -> None:
 
 
 def test_a_running_job_says_where_it_is(tmp_path: Path) -> None:
-    """Between two checkpoints, too: without one `mobench-status` would say step 0."""
+    """Between two checkpoints, too: without one `mobench status` would say step 0."""
     arguments = [
         "algorithm=ls",
         "preferences=2",

@@ -74,7 +74,7 @@ def test_no_circle_between_packages() -> None:
 
 
 def test_few_modules_at_the_root() -> None:
-    assert sorted(MODULES) == ["__init__", "__main__", "api", "doctor", "errors", "keep"]
+    assert sorted(MODULES) == ["__init__", "__main__", "api", "errors"]
 
 
 def test_the_core_knows_nothing_of_the_rest() -> None:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import hydra
 import numpy as np
 import pandas as pd
 import pytest
@@ -23,7 +22,7 @@ import yaml
 
 from mobench.algorithms.ls import LS
 from mobench.cli import status
-from mobench.config import direct, hydra_plugin, overrides, schema
+from mobench.config import compose
 from mobench.core import loop
 from mobench.core.output import WeightedSum
 from mobench.jobs.run import run_job
@@ -103,12 +102,8 @@ def killed(run: Run, monkeypatch: pytest.MonkeyPatch, when: When, *arguments: st
 
 
 def composed(*arguments: str) -> dict[str, Any]:
-    """The plain configuration of a command line; by Hydra, which takes long, if it must be."""
-    if (found := direct.composed(overrides.normalise(arguments))) is not None:
-        return found
-    hydra_plugin.register()
-    with hydra.initialize_config_dir(str(schema.conf_dir()), version_base="1.3"):
-        return schema.plain(hydra.compose("config", overrides.normalise(arguments)))
+    """The plain configuration of a command line."""
+    return compose.compose(arguments)
 
 
 def same_rows(a: JobFolder, b: JobFolder) -> None:

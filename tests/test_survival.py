@@ -1,5 +1,5 @@
 """Runs that survive: signals, workers that die under every launcher, GPU slots, shares of cores,
-`mobench-status`.
+`mobench status`.
 """
 
 from __future__ import annotations
@@ -855,14 +855,14 @@ def test_launchers_are_known_by_their_configuration(name: str) -> None:
     assert config.hydra.launcher["_target_"] == TARGETS[name]
 
 
-# mobench-status
+# mobench status
 
 
 def shell_status(root: Path, *arguments: str, env: dict[str, str] | None = None) -> Any:
     import subprocess
 
     return subprocess.run(
-        [sys.executable, "-m", "mobench.cli.status", *arguments],
+        [sys.executable, "-m", "mobench", "status", *arguments],
         env=environment(root, **(env or {})),
         cwd=root.parent,
         capture_output=True,
@@ -874,20 +874,18 @@ def shell_status(root: Path, *arguments: str, env: dict[str, str] | None = None)
 
 @pytest.fixture
 def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """`mobench-status ARGUMENTS` in this process: exit code, what it printed, its errors."""
+    """`mobench status ARGUMENTS` in this process: exit code, what it printed, its errors."""
     from hydra.core.global_hydra import GlobalHydra
 
     def call(*arguments: str, root: Path | None = None) -> tuple[int, str, str]:
         capsys.readouterr()
         with monkeypatch.context() as patch:
             patch.setenv("MOBENCH_OUTPUTS", str(root or tmp_path / "outputs"))
-            patch.setattr(sys, "argv", ["mobench-status", *arguments])
             GlobalHydra.instance().clear()
-            with pytest.raises(SystemExit) as stop:
-                status.main()
+            code = status.main(arguments)
             GlobalHydra.instance().clear()
         captured = capsys.readouterr()
-        return int(stop.value.code or 0), captured.out, captured.err
+        return code, captured.out, captured.err
 
     return call
 
@@ -909,7 +907,7 @@ def test_status_of_everything(
     assert "of 120" in lines[2]
     assert "will resume from its checkpoint" in lines[2]
     assert "of 3 runs diverged" in lines[3]
-    assert lines[4].strip() == "to finish: mobench-status --failed"
+    assert lines[4].strip() == "to finish: mobench status --failed"
     assert len(lines) == 5
     assert len(look("--all")[1].splitlines()) == 6
     rows = json.loads(look("--json")[1])

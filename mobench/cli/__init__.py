@@ -1,5 +1,4 @@
-"""What stands behind the words of the command line: `mobench`, `mobench-status`, `mobench.doctor`,
-`mobench.keep`.
+"""The program `mobench`: jobs, sweeps and artifacts, and the commands that `entry.COMMANDS` lists.
 
 Nothing imports it but the entry points.
 

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import logging.config
 import os
 import re
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
-from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from mobench.cli import completion, flags, usage
 from mobench.cli.entry import STOPPED, interrupted
-from mobench.config import direct, hydra_adapter, hydra_plugin, overrides, searchpath, yaml_errors
+from mobench.config import hydra_adapter, hydra_plugin, overrides, searchpath, yaml_errors
 from mobench.config import schema as configuration
 from mobench.config.compose import explain
 from mobench.errors import ConfigError, Interrupted, MobenchError
-from mobench.sweep import plugin
 from mobench.system import console
 
 if TYPE_CHECKING:
@@ -45,18 +43,10 @@ def single(cfg: DictConfig) -> Outcome | MobenchError:
 
 def _single(config: dict[str, Any]) -> Outcome:
     """The outcome of one job in this process."""
-    from mobench.jobs import names, outcome
+    from mobench.jobs.run import run_job  # torch, for which `--help` need not wait
 
     overrides.check_single(config)
-    job = names.known(config)
-    needed = config["rerun"] or config["logger"]["finished"]
-    if job is not None and not needed and (folder := outcome.folder_of(job)).done:
-        return outcome.finished(folder, skipped=True, title=_title(config))
-    from mobench.jobs.run import run_job  # torch: what is done, and `--help`, need not wait for it
-
-    found = run_job(config, title=_title(config))
-    names.remember([(config, found.key)])
-    return found
+    return run_job(config, title=_title(config))
 
 
 def worker(cfg: DictConfig) -> Any:
@@ -70,9 +60,9 @@ def worker(cfg: DictConfig) -> Any:
     if node.sweeper["_target_"] != hydra_plugin.SWEEPER:
         from mobench.sweep import objective
 
-        answer = objective.of_job(configuration.plain(cfg), node.sweeper, list(node.overrides.task))
-        console.say(answer.words)
-        return answer.numbers
+        numbers, words = objective.of_job(configuration.plain(cfg), node.sweeper, list(node.overrides.task))
+        console.say(words)
+        return numbers
     try:
         config = configuration.plain(cfg)
         return run_job(config, title=_title(config))
@@ -85,17 +75,23 @@ def _title(config: dict[str, Any]) -> str:
     return f"{config['artifact']['id'] or ''} {config['artifact']['job'] or ''}".strip()
 
 
-def sweep(sweeper: Sweeper, arguments: list[str]) -> int:
+def sweep(config: DictConfig, context: HydraContext, arguments: list[str]) -> int:
     """Plans and runs a sweep and says what came of it; the exit code."""
-    from mobench.cli import messages
-    from mobench.sweep.sweeper import JobsSweeper
-
-    if not isinstance(sweeper, JobsSweeper):
-        sweeper.sweep(arguments)
+    if config.hydra.sweeper["_target_"] != hydra_plugin.SWEEPER:
+        hydra_adapter.sweeper_of(config, context, worker).sweep(arguments)
         return 0
-    plan = sweeper.plan(arguments)
+    from mobench.cli import messages
+    from mobench.sweep.composer import Composer
+    from mobench.sweep.launch import launch
+    from mobench.sweep.launchers import adapter_of
+    from mobench.sweep.planner import Planner, Use
+
+    adapter = adapter_of(config, context, worker)
+    use = Use.PROCESS if adapter.here else Use.FAR if adapter.far else Use.HERE
+    loader = cast(hydra_adapter.Loader, context.config_loader)
+    plan = Planner(Composer(loader, config), use).plan(arguments)
     messages.announce(plan)
-    return messages.finish(plan, sweeper.launch(plan, console.say))
+    return messages.finish(plan, launch(plan, adapter, console.say))
 
 
 def help(arguments: Sequence[str]) -> int:
@@ -123,24 +119,8 @@ def _mode_in_files(given: Sequence[str], rest: Sequence[str]) -> bool:
     return chosen or any(flag.startswith("--config-") for flag in given)
 
 
-def _without_hydra(given: Sequence[str], rest: Sequence[str]) -> dict[str, Any] | None:
-    """The configuration of a command that is one job and asks for nothing of Hydra's; None of any other.
-
-    Classes of somebody else may ask Hydra for its configuration, so Hydra runs their jobs.
-    """
-    own = re.compile(r"[+~]*(hydra|experiment)\b")
-    if given or any(own.match(override) for override in rest):
-        return None
-    config = direct.Direct(configuration.conf_dir()).composed(rest)
-    return config if config is not None and direct.of_mobench(config) else None
-
-
 def _run(arguments: Sequence[str]) -> int:
     """A command line whose errors are still exceptions; its exit code."""
-    if list(arguments[:1]) == ["cross"]:
-        from mobench.cli import cross  # NumPy and pandas, which other commands need not wait for
-
-        return cross.run(arguments[1:])
     given, rest = flags.split(arguments)
     if _answered(given, rest):
         return 0
@@ -152,15 +132,9 @@ def _run(arguments: Sequence[str]) -> int:
         if shown := [flag for flag in flags.ONE_JOB if flag in given]:
             raise ConfigError(f"{shown[0]} shows one job; name only one experiment.")
         given = ["--multirun", *given]
-    config = _without_hydra(given, rest)
-    if config is not None:
-        from mobench.cli import messages
-
-        logging.config.dictConfig(hydra_plugin.LOGGING)
-        return messages.single(_single(config))
-    plugin.register()
+    hydra_plugin.register()
     folder = str(configuration.conf_dir())
-    found = hydra_adapter.command([*given, *rest], folder, single, worker, sweep, _mode_in_files(given, rest))
+    found = hydra_adapter.command([*given, *rest], folder, single, sweep, _mode_in_files(given, rest))
     if isinstance(found, MobenchError):
         raise found
     if found is None or isinstance(found, int):

@@ -18,7 +18,7 @@ FAULT = 2  # exit code of a bundle that is refused, or cannot be made
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
-    """The parsers of both commands."""
+    """Returns the parsers of both commands."""
     return {"bundle": _bundle_parser(), "verify": _verify_parser()}
 
 
@@ -61,15 +61,23 @@ def _verify_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Runs `bundle ...` or `verify ...`; the exit code."""
-    command, *rest = arguments
-    parser = parsers()[command]
-    given = parser.parse_args(rest)
-    if command == "verify" and given.rows < 0:
+def bundle(arguments: Sequence[str]) -> int:
+    """Runs `mobench bundle ARGUMENTS`; the exit code."""
+    given = _bundle_parser().parse_args(list(arguments))
+    try:
+        return _bundle(given)
+    except MobenchError as error:
+        return fail(str(error), FAULT)
+
+
+def verify(arguments: Sequence[str]) -> int:
+    """Runs `mobench verify ARGUMENTS`; the exit code."""
+    parser = _verify_parser()
+    given = parser.parse_args(list(arguments))
+    if given.rows < 0:
         parser.error(f"--rows={given.rows} must be at least 0")
     try:
-        return _bundle(given) if command == "bundle" else _verify(given)
+        return _verify(given)
     except MobenchError as error:
         return fail(str(error), FAULT)
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pandas as pd
 
 from mobench.comparison import rows
-from mobench.errors import ConfigError, suggest
-from mobench.system.console import say
+from mobench.errors import ConfigError, MobenchError, suggest
+from mobench.system.console import fail, say
 
 
 def merge(files: Sequence[str], out: str | None, replace: Sequence[str] = ()) -> int:
@@ -107,8 +107,16 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
+def main(arguments: Sequence[str]) -> int:
+    """Runs `mobench cross ARGUMENTS`; the exit code."""
+    try:
+        return run(arguments)
+    except MobenchError as error:
+        return fail(str(error), code=2)
+
+
 def run(arguments: Sequence[str]) -> int:
-    """What follows `mobench cross`; the exit code.
+    """Runs `mobench cross ARGUMENTS`; the exit code.
 
     Raises:
         ConfigError: an unknown command, or no file.

@@ -1,4 +1,4 @@
-"""`python -m mobench.doctor`: what this machine has for mobench, what is missing, and what to do about it.
+"""`mobench doctor`: what this machine has for mobench, what is missing, and what to do about it.
 
 Nothing that takes long to import is imported before the check that needs it: a package that is missing costs
 one line of the report, not all of them.
@@ -12,7 +12,7 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
@@ -154,7 +154,7 @@ def data() -> Iterator[Line]:
         folder = root if empty else folder_of(name, root)
         part = f", {SUBSET}" if name == "cifar10" and folder.name == name else ""
         option = "problem=federated problem.data=cifar10" if name == "cifar10" else f"data={name}"
-        yield _set(name, folder, missing, option, part, f"python -m mobench.data {name}")
+        yield _set(name, folder, missing, option, part, f"mobench data {name}")
     folder, missing, part = (root, None, "") if empty else _cifar100(root)
     code = f"from torchvision.datasets import CIFAR100; CIFAR100({json.dumps(str(root))}, download=True)"
     yield _set(
@@ -166,7 +166,7 @@ def data() -> Iterator[Line]:
 def _set(name: str, folder: Path, missing: list[str] | None, option: str, part: str, command: str) -> Line:
     """missing: files that are; None: all of them."""
     if missing == []:
-        return Line(name, OK, f"in {folder}{part}; `python -m mobench.data --list` also checks file contents")
+        return Line(name, OK, f"in {folder}{part}; `mobench data --list` also checks file contents")
     more = f" and {len(missing) - 1} more" if missing and len(missing) > 1 else ""
     lost = f"no {missing[0]}{more}" if missing else "no file"
     return Line(name, MISSING, f"{lost} in {folder}; {option} needs it: `{command}`, or MOBENCH_DATA=DIR")
@@ -303,14 +303,14 @@ def examined(check: Check, name: str) -> Iterator[Line]:
         yield Line(
             name,
             PROBLEM,
-            f"cannot be checked ({error}): fix this, then rerun `python -m mobench.doctor`",
+            f"cannot be checked ({error}): fix this, then rerun `mobench doctor`",
         )
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Print a line for everything; 0 if jobs can run here, else 1."""
     parser = argparse.ArgumentParser(
-        prog="python -m mobench.doctor",
+        prog="mobench doctor",
         description="Reports what this machine provides for mobench: ok, missing (optional) or problem, "
         "and what to do about it.",
         epilog="Checks:\n"
@@ -318,7 +318,7 @@ def main(argv: list[str] | None = None) -> int:
         + f"\nExit code 0 if jobs can run here ({', '.join(VITAL)} are ok), else 1.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.parse_args(argv)
+    parser.parse_args(list(arguments))
     good = set()
     for check in CHECKS:
         for line in examined(check, check.__name__):

@@ -6,6 +6,7 @@ It imports nothing heavy, so that Ctrl-C is answered from the first moment.
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import signal
 import sys
@@ -14,6 +15,18 @@ import threading
 from mobench.system import allocator
 
 STOPPED = 130  # of a process that Ctrl-C stopped
+# what `mobench WORD ...` calls with the words that follow, and what returns the exit code; all other commands
+# are flags and overrides, and so jobs
+COMMANDS = {
+    "status": "mobench.cli.status:main",
+    "keep": "mobench.cli.keep:main",
+    "report": "mobench.report.__main__:main",
+    "bundle": "mobench.cli.bundle:bundle",
+    "verify": "mobench.cli.bundle:verify",
+    "cross": "mobench.cli.cross:main",
+    "data": "mobench.cli.data:main",
+    "doctor": "mobench.cli.doctor:main",
+}
 
 
 def run(arguments: list[str]) -> int:
@@ -32,6 +45,19 @@ def interrupted(error: BaseException | None) -> bool:
         error = error.__cause__ or error.__context__
         seen += 1
     return False
+
+
+def called(arguments: list[str]) -> int:
+    """Does what a command line says; its exit code."""
+    if arguments and arguments[0] in COMMANDS:
+        module, _, name = COMMANDS[arguments[0]].partition(":")
+        code: int = getattr(importlib.import_module(module), name)(arguments[1:])
+        return code
+    if not arguments or {"-h", "--help"} & set(arguments):
+        from mobench.cli import application
+
+        return application.help(arguments)
+    return run(arguments[1:] if arguments[0] == "run" else arguments)
 
 
 class _Leaving:
@@ -60,20 +86,7 @@ def main() -> None:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, signal.default_int_handler)
         allocator.use_huge_pages()
-        if arguments and arguments[0] in ("bundle", "verify"):
-            from mobench.cli import bundle
-
-            leaving.code = bundle.main(arguments)
-        elif arguments and arguments[0] == "data":  # as python -m mobench.data
-            from mobench.data.__main__ import main as bring
-
-            leaving.code = bring(arguments[1:])
-        elif {"-h", "--help"} & set(arguments) and arguments[0] != "cross":  # cross has its own help
-            from mobench.cli import application
-
-            leaving.code = application.help(arguments)
-        else:
-            leaving.code = run(arguments)
+        leaving.code = called(arguments)
     except (KeyboardInterrupt, Exception) as error:  # any other error goes on
         if not interrupted(error):
             raise

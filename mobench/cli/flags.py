@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from pathlib import Path
 
 from mobench.errors import ConfigError, suggest
 
@@ -27,7 +26,6 @@ KNOWN = (
     ("--config-path", "-cp", True),
     ("--config-name", "-cn", True),
     ("--config-dir", "-cd", True),
-    ("--experimental-rerun", None, True),
     ("--info", "-i", False),  # one of INFO may follow
 )
 VALUED = {name for name, _, valued in KNOWN if valued}
@@ -85,7 +83,7 @@ def _example(name: str) -> str:
         "--config-dir": "mine/conf",
         "--config-name": "config",
     }
-    return examples.get(name, "FILE" if name == "--experimental-rerun" else "FOLDER")
+    return examples.get(name, "FOLDER")
 
 
 def _check(flags: Sequence[str]) -> None:
@@ -99,14 +97,6 @@ def _check(flags: Sequence[str]) -> None:
         raise ConfigError("--run and --multirun (-m) exclude each other; give only one of them.")
     if "--resolve" in flags and "--cfg" not in flags:
         raise ConfigError("--resolve is only valid with --cfg: mobench --cfg job --resolve.")
-    if "--experimental-rerun" in flags:
-        path = Path(flags[flags.index("--experimental-rerun") + 1])
-        if not path.is_file():
-            raise ConfigError(
-                f"--experimental-rerun {path}: there is no such file. It must be a file that Hydra's "
-                "callback PickleJobInfoCallback has written; to resume a job of mobench, repeat its "
-                "command."
-            )
 
 
 def versions() -> str:

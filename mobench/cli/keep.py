@@ -1,6 +1,6 @@
-"""Keep the rows of drawn artifacts with the project:  python -m mobench.keep csmoo/fig38 [...] [--history]
-Draw all artifacts whose rows are kept:                python -m mobench.keep --draw [csmoo/fig38 ...]
-Keep finished jobs of an artifact that is not complete: python -m mobench.keep --jobs FOLDER [...]
+"""Keep the rows of drawn artifacts with the project:  mobench keep csmoo/fig38 [...] [--history]
+Draw all artifacts whose rows are kept:                mobench keep --draw [csmoo/fig38 ...]
+Keep finished jobs of an artifact that is not complete: mobench keep --jobs FOLDER [...]
 
 Copies final.csv, config.yaml, meta.json and status.json of their jobs to experiments/results/runs, where
 `mobench` finds them before it runs a job again; solutions.npz too where it is small. Histories stay behind,
@@ -36,7 +36,7 @@ from mobench.system.paths import KEPT, outputs_root, results_root
 LARGEST = 200_000  # bytes of a solutions.npz: networks belong into no repository
 MANIFEST = "artifacts.yaml"  # in experiments/results
 HEAD = """# Artifacts that are drawn from the rows beside this file, with the overrides of their runs.
-# Written by python -m mobench.keep; python -m mobench.keep --draw draws all of them.
+# Written by mobench keep; mobench keep --draw draws all of them.
 """
 
 
@@ -234,11 +234,9 @@ def keep_jobs(
     return 0
 
 
-def _arguments() -> argparse.Namespace:
+def _arguments(words: Sequence[str]) -> argparse.Namespace:
     """What the command line asks for."""
-    parser = argparse.ArgumentParser(
-        prog="python -m mobench.keep", description=(__doc__ or "").split("\n\n")[0]
-    )
+    parser = argparse.ArgumentParser(prog="mobench keep", description=(__doc__ or "").split("\n\n")[0])
     add = parser.add_argument
     add("ids", nargs="*", metavar="PAPER/ID", help="artifacts that have been drawn, such as csmoo/fig38")
     add(
@@ -257,7 +255,7 @@ def _arguments() -> argparse.Namespace:
     )
     columns = "keep only recorded columns with these prefixes, such as f_ violation"
     add("--columns", nargs="+", metavar="PREFIX", help=columns)
-    given = parser.parse_args()
+    given = parser.parse_args(list(words))
     if given.draw and given.jobs:
         parser.error("--draw takes artifacts; omit --jobs")
     if given.draw:
@@ -271,9 +269,9 @@ def _arguments() -> argparse.Namespace:
     return given
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     """Keeps the jobs of the given artifacts, or draws what is kept; the exit code."""
-    given = _arguments()
+    given = _arguments(arguments)
     try:
         if given.draw:
             return draw_all(given.ids)

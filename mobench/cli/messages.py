@@ -136,7 +136,7 @@ def single(outcome: Outcome) -> int:
 def _failures(failed: Sequence[Outcome], of: int) -> int:
     """What failed and why; the exit code."""
     if len(failed) > 1:
-        say(f"\n{len(failed)} of {of} jobs failed; `mobench-status --failed` reruns them.")
+        say(f"\n{len(failed)} of {of} jobs failed; `mobench status --failed` reruns them.")
     for o in failed:
         fail(f"{o.title or o.key} failed: {o.error}\n  rows and status: {o.folder}")
     return 1 if failed else 0

@@ -1,9 +1,9 @@
-"""mobench-status: what has become of jobs, and how to finish them.
+"""mobench status: what has become of jobs, and how to finish them.
 
-    mobench-status                                      every job folder in outputs/runs
-    mobench-status ferero/fig3 ferero/table2 scale=paper      the jobs of artifacts; PAPER/all and all too
-    mobench-status algorithm=ls,mgda problem=zdt2       the jobs of a sweep
-    mobench-status --failed [...]                       run again what failed, and go on with what died
+    mobench status                                      every job folder in outputs/runs
+    mobench status ferero/fig3 ferero/table2 scale=paper      the jobs of artifacts; PAPER/all and all too
+    mobench status algorithm=ls,mgda problem=zdt2       the jobs of a sweep
+    mobench status --failed [...]                       run again what failed, and go on with what died
 
 States: done; diverged (done, but some of its runs left the finite numbers); running; dead (its process is
 gone: killed, or its machine); failed (with a reason); missing (never started). Exit code 1 if something
@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import socket
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -25,7 +24,6 @@ from typing import Any
 from mobench.config.schema import completed
 from mobench.errors import ConfigError, Interrupted, MobenchError, StoreError
 from mobench.jobs.store import JobFolder
-from mobench.system import allocator
 from mobench.system.console import fail, say
 from mobench.system.paths import outputs_root
 
@@ -193,10 +191,10 @@ def rerun(states: Iterable[JobStatus], configs: dict[str, dict[str, Any]]) -> in
     return code
 
 
-def _arguments() -> argparse.Namespace:
+def _arguments(words: Sequence[str]) -> argparse.Namespace:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(
-        "mobench-status", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        "mobench status", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument(
         "what", nargs="*", help="artifacts (ferero/fig3) and overrides (scale=paper); default: all folders"
@@ -204,7 +202,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--failed", action="store_true", help="rerun failed jobs and resume dead ones")
     parser.add_argument("--all", action="store_true", help="list finished jobs too")
     parser.add_argument("--json", action="store_true", help="print a list of jobs with all fields as JSON")
-    given = parser.parse_intermixed_args()
+    given = parser.parse_intermixed_args(list(words))
     if given.json and given.failed:
         parser.error("--json and --failed exclude each other; give only one of them")
     return given
@@ -227,7 +225,7 @@ def _run(given: argparse.Namespace) -> int:
     if given.what:
         groups, configs = planned(given.what)
     else:
-        groups = [(str(outputs_root() / "runs"), "mobench-status --failed", [look(f) for f in folders()])]
+        groups = [(str(outputs_root() / "runs"), "mobench status --failed", [look(f) for f in folders()])]
     if given.json:
         say(_as_json(groups))
     else:
@@ -241,18 +239,12 @@ def _run(given: argparse.Namespace) -> int:
     return int(any(s.state in ("failed", "dead") or s.fields.get("error") for s in states))
 
 
-def main() -> None:
-    """Console entry point."""
-    allocator.use_huge_pages()
-    given = _arguments()
+def main(arguments: Sequence[str]) -> int:
+    """Runs `mobench status ARGUMENTS`; the exit code."""
+    given = _arguments(arguments)
     try:
-        code = _run(given)
+        return _run(given)
     except (Interrupted, KeyboardInterrupt) as error:
-        code = fail(str(error) or "Stopped.", code=130)
+        return fail(str(error) or "Stopped.", code=130)
     except MobenchError as error:
-        code = fail(str(error), code=2)
-    sys.exit(code)
-
-
-if __name__ == "__main__":
-    main()
+        return fail(str(error), code=2)

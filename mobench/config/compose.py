@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf import DictConfig
@@ -180,7 +179,7 @@ def _one_job(arguments: Sequence[str]) -> None:
             raise ConfigError(
                 f"{argument} is a command-line flag; give overrides such as 'algorithm.step_size=0.05'."
             )
-    for override in OverridesParser.create().parse_overrides(list(arguments)):
+    for override in hydra_adapter.parsed_overrides(arguments):
         if override.is_sweep_override():
             raise ConfigError(
                 f"{override.input_line} describes several jobs: call run once for each value, "
@@ -199,7 +198,7 @@ def compose(arguments: Sequence[str]) -> dict[str, Any]:
         normal = conveniences.normalise(arguments)
         _one_job(normal)
         loader = hydra_adapter.loader(str(schema.conf_dir()))
-        return _plain(hydra_adapter.load(loader, _experiment(normal), RunMode.RUN))
+        return _plain(*loader.job(hydra_adapter.CONFIG, _experiment(normal)))
 
 
 def _places(arguments: Sequence[str]) -> list[Path]:
@@ -230,17 +229,17 @@ def _experiment(arguments: Sequence[str]) -> list[str]:
     return out
 
 
-def _plain(config: DictConfig) -> dict[str, Any]:
-    launcher = str(config.hydra.runtime.choices.get("hydra/launcher"))
-    if config.hydra.mode is RunMode.MULTIRUN and launcher == "basic":
+def _plain(config: DictConfig, hydra: DictConfig) -> dict[str, Any]:
+    launcher = str(hydra.runtime.choices.get("hydra/launcher"))
+    if hydra.mode is RunMode.MULTIRUN and launcher == "basic":
         raise ConfigError(
             "This is a sweep (hydra.mode=MULTIRUN), but run() makes one job; use `mobench` in a shell."
         )
-    if config.hydra.mode is RunMode.MULTIRUN or launcher != "basic":
+    if hydra.mode is RunMode.MULTIRUN or launcher != "basic":
         raise ConfigError(
             f"This job would be sent to Hydra's launcher {launcher}, but run() works in this process; "
             "use `mobench` in a shell."
         )
-    found = schema.plain(config)
-    conveniences.check_single(found)
-    return found
+    plain = schema.plain(config)
+    conveniences.check_single(plain)
+    return plain

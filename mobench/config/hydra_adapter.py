@@ -1,8 +1,8 @@
 """All that mobench uses of Hydra's inside, which promises no stability: nothing else imports
 `hydra._internal`.
 
-Written for hydra-core 1.3.2 to 1.3.8 (pyproject.toml asks for 1.3) and omegaconf 2.3. With another version,
-read here first:
+Written for hydra-core 1.3.2 to 1.3.8 with omegaconf 2.3 (pyproject.toml), and tried with 1.4.0rc3 and
+omegaconf 2.4.1rc1 (`campaigns/prerelease.py`). With another version, read here first:
 
 - the class behind `hydra.main`, which takes its command line from `sys.argv` and drops what a sweep returns;
 - the loader of configurations, and the repository of its files;
@@ -14,11 +14,15 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
+import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hydra import version
+from hydra._internal import config_loader_impl
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -31,128 +35,177 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
-from hydra.errors import SearchPathException
-from hydra.main import _get_rerun_conf
-from hydra.plugins.plugin import Plugin
+from hydra.errors import ConfigCompositionException, SearchPathException
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.basecontainer import BaseContainer
+from omegaconf.errors import OmegaConfBaseException
+
+from mobench.config import searchpath
 
 VERSION_BASE = "1.3"
 NAME = "mobench"  # of the program, in Hydra's own keys
 CONFIG = "config"  # the file at the top
 
 Task = Callable[[DictConfig], Any]
+Sweep = Callable[[DictConfig, HydraContext, list[str]], Any]
 
 
 # configurations
 
 
-def loader(folder: str) -> ConfigLoader:
-    """Returns the loader of configurations below a folder."""
-    return ConfigLoaderImpl(config_search_path=create_config_search_path(folder))
+@dataclass(frozen=True)
+class Base:
+    """What the files of a choice compose: with Hydra's own node, and without it, which is copied faster."""
+
+    whole: DictConfig
+    job: DictConfig
 
 
-def load(source: ConfigLoader, overrides: Sequence[str], mode: RunMode) -> DictConfig:
-    """Returns the composed configuration of a command line, with Hydra's own node."""
-    # Hydra keeps a name of the program for the whole process, or takes it from its own node
-    return source.load_configuration(CONFIG, [f"hydra.job.name={NAME}", *overrides], mode)
+class Loader(ConfigLoaderImpl):
+    """Hydra's loader, which composes a configuration once for each choice of files in a process.
 
-
-def parsed(source: ConfigLoader, overrides: Sequence[str]) -> list[Override]:
-    """Returns overrides as Hydra's grammar reads them."""
-    return OverridesParser.create(config_loader=source).parse_overrides(list(overrides))
-
-
-def parsed_value(override: str) -> Override:
-    """Returns one override as Hydra's grammar reads it, without a command's files."""
-    return OverridesParser.create().parse_override(override)
-
-
-def yaml_of(text: str) -> Any:
-    """Returns the content of a file of configuration, with the values that `OmegaConf.load` gives it.
-
-    Raises:
-        yaml.YAMLError: it is no YAML, or a key stands twice.
+    Hydra sets the values of a command after all files, and no file sees them. So the configuration of the
+    same files with other values is a copy with those values. All else is a part of the choice: groups, values
+    of Hydra's own node, sweeps.
     """
-    return OmegaConf.to_container(OmegaConf.create(text)) if text.strip() else None
+
+    def load_configuration(
+        self,
+        config_name: str | None,
+        overrides: list[str],
+        run_mode: RunMode,
+        from_shell: bool = True,
+        validate_sweep_overrides: bool = True,
+    ) -> DictConfig:
+        """Returns the composed configuration of a command line, with Hydra's own node."""
+        parsed = parsed_overrides(overrides)
+        base, values = self._base(config_name, parsed, run_mode, from_shell, validate_sweep_overrides)
+        config = copy.deepcopy(base.whole)
+        _set_values(config, values)
+        task = [override for override in parsed if not override.is_hydra_override()]
+        config.hydra.overrides.task = [override.input_line for override in task]
+        if hasattr(config_loader_impl, "get_overrides_dirname"):  # until 1.3
+            options = config.hydra.job.config.override_dirname
+            config.hydra.job.override_dirname = config_loader_impl.get_overrides_dirname(task, **options)
+        return config
+
+    def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
+        """Returns the configuration of one job of a sweep, with Hydra's own node."""
+        overrides = [*master_config.hydra.overrides.hydra, *sweep_overrides]
+        name = master_config.hydra.job.config_name
+        config = self.load_configuration(name, overrides, RunMode.RUN)
+        OmegaConf.copy_cache(from_config=master_config, to_config=config)
+        return config
+
+    def job(self, config_name: str, overrides: Sequence[str]) -> tuple[DictConfig, DictConfig]:
+        """Returns the configuration of one job, and Hydra's own node of its files, to be read only."""
+        parsed = parsed_overrides(overrides)
+        base, values = self._base(config_name, parsed, RunMode.RUN)
+        config = copy.deepcopy(base.job)
+        _set_values(config, values)
+        return config, base.whole.hydra
+
+    def _base(
+        self,
+        config_name: str | None,
+        parsed: Sequence[Override],
+        run_mode: RunMode,
+        from_shell: bool = True,
+        validate: bool = True,
+    ) -> tuple[Base, list[Override]]:
+        """Returns what the choices among overrides compose, and the values that are to be set in it."""
+        sets = [self._is_value(override) for override in parsed]
+        values = [override for override, is_value in zip(parsed, sets, strict=True) if is_value]
+        choices = [str(o.input_line) for o, is_value in zip(parsed, sets, strict=True) if not is_value]
+        state = self._state(choices)
+        key = (state, Path.cwd(), config_name, run_mode, validate, *choices)
+        if state is not None and key in _COMPOSED:
+            return _COMPOSED[key], values
+        whole = super().load_configuration(config_name, choices, run_mode, from_shell, validate)
+        job = copy.deepcopy(whole)
+        with open_dict(job):
+            del job["hydra"]
+        if len(_COMPOSED) >= MANY:
+            _COMPOSED.clear()
+        _COMPOSED[key] = Base(whole, job)
+        return _COMPOSED[key], values
+
+    def _is_value(self, override: Override) -> bool:
+        """Returns whether an override only sets or removes a value of the job."""
+        if override.is_hydra_override() or override.is_sweep_override() or override.package is not None:
+            return False
+        return not self.repository.group_exists(override.key_or_group)
+
+    def _state(self, choices: Sequence[str]) -> tuple[Any, ...] | None:
+        """Returns names, times and sizes of all files that may be read; None where they are not known."""
+        if set(ConfigStore.instance().repo) - OWN_NODES:  # nodes of the user's own, which may change
+            return None
+        items = self.get_search_path().get_path()
+        places = [str(item.path) for item in items if item.provider not in ("hydra", "schema")]
+        folders = [searchpath.folder(place) for place in [*places, *searchpath.named(choices)]]
+        return None if None in folders else tuple(_stamps(folder) for folder in folders if folder)
+
+
+_COMPOSED: dict[tuple[Any, ...], Base] = {}
+MANY = 1000  # choices that are remembered; each takes about 100 kB
+OWN_NODES = {"hydra", "schema.yaml", "_dummy_empty_config_.yaml"}  # of Hydra's store, at the top
+
+
+def _stamps(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    found = []
+    places = [str(folder)]
+    while places:
+        with os.scandir(places.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    places.append(entry.path)
+                else:
+                    stat = entry.stat()
+                    found.append((entry.path, stat.st_mtime_ns, stat.st_size))
+    return tuple(found)
+
+
+def _set_values(config: DictConfig, values: list[Override]) -> None:
+    """Sets values in a composed configuration as Hydra does."""
+    try:
+        ConfigLoaderImpl._apply_overrides_to_config(values, config)
+    except OmegaConfBaseException as error:
+        raise ConfigCompositionException from error
+
+
+def parsed_overrides(overrides: Sequence[str]) -> list[Override]:
+    """Returns overrides as Hydra's grammar reads them."""
+    return [_parsed(override) for override in overrides]
+
+
+@functools.lru_cache(maxsize=4096)  # reading one takes a millisecond
+def _parsed(override: str) -> Override:
+    return OverridesParser.create().parse_overrides([override])[0]
+
+
+def loader(folder: str) -> Loader:
+    """Returns the loader of configurations below a folder."""
+    return Loader(create_config_search_path(folder))
 
 
 def combinations(source: ConfigLoader, overrides: Sequence[str]) -> list[list[str]]:
     """Returns the commands that a sweep consists of: `a=1,2 b=3` is two."""
-    (found,) = BasicSweeper.split_arguments(parsed(source, overrides), None)
+    parser = OverridesParser.create(config_loader=source)  # which `glob` looks into
+    (found,) = BasicSweeper.split_arguments(parser.parse_overrides(list(overrides)), None)
     return [list(command) for command in found]
-
-
-def chooses(source: ConfigLoader, override: Override) -> bool:
-    """Whether an override chooses a file, or a value of Hydra's own node."""
-    own = override.get_key_element().startswith("hydra")
-    return own or bool(_repository(source).group_exists(override.key_or_group))
-
-
-def lay_over(overrides: Sequence[Override], config: DictConfig) -> None:
-    """Sets values in a composed configuration as Hydra does, after all files."""
-    ConfigLoaderImpl._apply_overrides_to_config(list(overrides), config)
-
-
-def exists(source: ConfigLoader, name: str) -> bool:
-    """Whether there is a file of configuration: `algorithm/ls`."""
-    return bool(_repository(source).config_exists(name))
 
 
 def keys_of(source: ConfigLoader, name: str) -> DictConfig | None:
     """Returns the content of a file; None if there is none."""
-    found = _repository(source).load_config(name)
+    found = source.repository.load_config(name)  # type: ignore[attr-defined]
     return None if found is None else found.config
-
-
-def composes(source: ConfigLoader, name: str) -> bool:
-    """Whether a file is more than keys: it says where they go, or which other files belong to it."""
-    found = _repository(source).load_config(name)
-    return found is not None and (found.header["package"] is not None or "defaults" in found.config)
 
 
 def added_folders(source: ConfigLoader) -> list[str]:
     """Returns the folders that `--config-dir` has added."""
     return [item.path for item in source.get_search_path().get_path() if item.provider == "command-line"]
-
-
-class ReadyLoader(ConfigLoaderImpl):
-    """The loader of a launcher's worker: jobs that `compose` can put together are not composed by Hydra.
-
-    Args:
-        source: the command's loader.
-        compose: a function of a module: from overrides to a plain configuration, or None where Hydra has to
-            be asked.
-    """
-
-    def __init__(
-        self, source: ConfigLoader, compose: Callable[[Sequence[str]], dict[str, Any] | None]
-    ) -> None:
-        super().__init__(config_search_path=source.get_search_path())
-        self.compose = compose
-
-    def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
-        """Returns the job's configuration, with the command's own node of Hydra where Hydra is not asked."""
-        plain = self.compose(sweep_overrides)
-        if plain is None:
-            return super().load_sweep_config(master_config, sweep_overrides)
-        found = OmegaConf.create(plain)
-        found["hydra"] = copy.deepcopy(master_config.hydra)
-        with open_dict(found):
-            found.hydra.overrides.task = list(sweep_overrides)
-        return found
-
-
-def main_folder(source: ConfigLoader) -> str:
-    """Returns the folder of the command's own files."""
-    (found,) = [item.path for item in source.get_search_path().get_path() if item.provider == "main"]
-    return str(found).removeprefix("file://")
-
-
-def _repository(source: ConfigLoader) -> Any:
-    return source.repository  # type: ignore[attr-defined]
 
 
 # the process
@@ -169,12 +222,13 @@ def apart(register: Callable[[], None]) -> Iterator[None]:
     Plugins.instance()
     store = ConfigStore.instance()
     base = version.VersionBase.instance()
-    repository = copy.deepcopy(store.repo)
+    repository = store.repo
     resolvers = dict(BaseContainer._resolvers)
     before = base.version_base
+    store.repo = _groups_of(repository)
     try:
         register()
-        version.setbase(VERSION_BASE)
+        set_version()
         yield
     finally:
         store.repo = repository
@@ -183,9 +237,37 @@ def apart(register: Callable[[], None]) -> Iterator[None]:
         BaseContainer._resolvers.update(resolvers)
 
 
-def add_plugin(name: str, cls: type[Plugin]) -> None:
-    """Makes Hydra find a plug-in that lies in no package `hydra_plugins`; may be called again."""
-    Plugins.instance().class_name_to_class[name] = cls
+def _groups_of(repository: dict[str, Any]) -> dict[str, Any]:
+    """Returns a copy of the groups of Hydra's store; their nodes are never changed, only exchanged."""
+    return {k: _groups_of(v) if isinstance(v, dict) else v for k, v in repository.items()}
+
+
+def set_version() -> None:
+    """Tells Hydra 1.3 which version's rules it follows; later ones have only their own."""
+    if hasattr(version, "base_at_least"):
+        version.setbase(VERSION_BASE)
+
+
+@functools.cache
+def entries(register: Callable[[], None]) -> dict[str, Any]:
+    """Returns what a function puts into Hydra's store, which it does not change."""
+    store = ConfigStore.instance()
+    before = store.repo
+    store.repo = {}
+    try:
+        register()
+        return store.repo
+    finally:
+        store.repo = before
+
+
+def add(groups: dict[str, Any], into: dict[str, Any]) -> None:
+    """Adds groups and their nodes to Hydra's store; may be called again."""
+    for key, node in groups.items():
+        if isinstance(node, dict):
+            add(node, into.setdefault(key, {}))
+        else:
+            into[key] = node
 
 
 # the command line
@@ -195,8 +277,7 @@ def command(
     arguments: Sequence[str],
     folder: str,
     single: Task,
-    worker: Task,
-    sweep: Callable[[Sweeper, list[str]], Any],
+    sweep: Sweep,
     asks: bool = True,
 ) -> Any:
     """Does what `hydra.main` does with a command line, but takes the line as an argument, returns what came
@@ -206,15 +287,12 @@ def command(
         arguments: flags and overrides.
         folder: the configuration's.
         single: runs one job; what it returns is returned.
-        worker: runs one job of a sweep in a launcher's process, so it is a function of a module.
-        sweep: is given the sweeper that the configuration names, and the command's overrides.
+        sweep: runs a sweep, from its configuration, Hydra's context and the command's overrides.
         asks: whether a file may say that the command is a sweep, so that it has to be composed to find out.
     """
-    version.setbase(VERSION_BASE)
+    set_version()
     parser = get_args_parser()
     given = parser.parse_args(list(arguments))
-    if given.experimental_rerun is not None:
-        return single(_get_rerun_conf(given.experimental_rerun, given.overrides))
     path = create_config_search_path(_place(given.config_path) if given.config_path else folder)
     if given.config_dir is not None:
         added = Path(given.config_dir).absolute()
@@ -224,7 +302,8 @@ def command(
             provider="command-line", path=f"file://{added}", anchor=SearchPathQuery(provider="schema")
         )
     name = given.config_name or CONFIG
-    hydra = Hydra.create_main_hydra2(task_name=NAME, config_search_path=path)
+    hydra = Hydra(task_name=NAME, config_loader=Loader(path))
+    GlobalHydra.instance().initialize(hydra)
     try:
         if given.hydra_help:
             return hydra.hydra_help(config_name=name, args_parser=parser, args=given)
@@ -235,15 +314,26 @@ def command(
         if given.info is not None:
             return hydra.show_info(given.info, name, given.overrides)
         overrides = list(given.overrides)
-        mode = hydra.get_mode(config_name=name, overrides=overrides) if asks else None
+        mode = _mode(hydra.config_loader, name, overrides) if asks else None
         if mode is None or (given.multirun and mode is RunMode.RUN):
             mode = RunMode.MULTIRUN if given.multirun else RunMode.RUN
             overrides.append(f"hydra.mode={mode.name}")
         if mode is RunMode.RUN:
             return hydra.run(config_name=name, task_function=single, overrides=overrides).return_value
-        return _multirun(hydra, name, overrides, worker, sweep)
+        return _multirun(hydra, name, overrides, sweep)
     finally:
         GlobalHydra.instance().clear()
+
+
+def _mode(source: ConfigLoader, name: str, overrides: list[str]) -> RunMode | None:
+    """Returns what a file says about `hydra.mode`; None where it says nothing, or cannot be read."""
+    try:
+        # Hydra 1.4 itself looks only into the file at the top
+        config = source.load_configuration(name, overrides, RunMode.MULTIRUN, validate_sweep_overrides=False)
+    except Exception:  # noqa: BLE001  whatever is wrong is said where the command is composed
+        return None
+    mode: RunMode | None = config.hydra.mode
+    return mode
 
 
 def _place(path: str) -> str:
@@ -251,21 +341,17 @@ def _place(path: str) -> str:
     return path if "://" in path else str(Path(path).absolute())
 
 
-def _multirun(
-    hydra: Hydra,
-    name: str,
-    overrides: list[str],
-    worker: Task,
-    sweep: Callable[[Sweeper, list[str]], Any],
-) -> Any:
-    """What `Hydra.multirun` does, with `sweep` in place of the sweeper's own."""
+def sweeper_of(config: DictConfig, context: HydraContext, worker: Task) -> Sweeper:
+    """Returns the sweeper of somebody else's that a configuration names."""
+    return Plugins.instance().instantiate_sweeper(config=config, hydra_context=context, task_function=worker)
+
+
+def _multirun(hydra: Hydra, name: str, overrides: list[str], sweep: Sweep) -> Any:
+    """Does what `Hydra.multirun` does, with `sweep` in place of the sweeper."""
     config = hydra.compose_config(name, overrides, RunMode.MULTIRUN, with_log_configuration=True)
     callbacks = Callbacks(config)
     callbacks.on_multirun_start(config=config, config_name=name)
     context = HydraContext(config_loader=hydra.config_loader, callbacks=callbacks)
-    sweeper = Plugins.instance().instantiate_sweeper(
-        config=config, hydra_context=context, task_function=worker
-    )
-    found = sweep(sweeper, [str(override) for override in config.hydra.overrides.task])
+    found = sweep(config, context, [str(override) for override in config.hydra.overrides.task])
     callbacks.on_multirun_end(config=config, config_name=name)
     return found

@@ -1,14 +1,12 @@
-"""What Hydra has to know before a command line is read: the schema, the resolver `at`, the sweeper's name."""
+"""Tells Hydra the schema, the resolver `at` and the sweeper's name before a command line is read."""
 
 from __future__ import annotations
 
 from hydra.core.config_store import ConfigStore
 
-from mobench.config import schema
+from mobench.config import hydra_adapter, schema
 
-# Hydra looks plug-ins up by a name below `hydra_plugins.`; a package of that name at the top level is not
-# needed
-SWEEPER = "hydra_plugins.mobench.JobsSweeper"
+SWEEPER = "mobench.sweep.planner.Planner"  # the command line calls it; Hydra never makes it
 
 
 # what another sweeper has to say (`Best value: ...`); of launchers only warnings
@@ -29,9 +27,14 @@ LOGGING = {
 
 
 def register() -> None:
-    """May be called again."""
-    schema.register()
+    """Makes the schema, the resolver and the sweeper known to Hydra; may be called again."""
+    schema.register_resolver()
+    hydra_adapter.add(hydra_adapter.entries(_store), ConfigStore.instance().repo)
+
+
+def _store() -> None:
     store = ConfigStore.instance()
+    store.store(name="schema", node=schema.Root)
     store.store(group="hydra/sweeper", name="jobs", node={"_target_": SWEEPER, "params": None})
     # a job would switch off what its sweeper switched on
     for group in ("hydra/hydra_logging", "hydra/job_logging"):

@@ -5,16 +5,15 @@ Nothing here needs torch, so that `mobench --help` is quick.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
+import inspect
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hydra.core.config_store import ConfigStore
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from mobench.errors import ConfigError, suggest
@@ -184,21 +183,16 @@ def conf_dir() -> Path:
     return found
 
 
-def register() -> None:
-    """Make the schema and the resolvers known to Hydra; may be called again."""
-    ConfigStore.instance().store(name="schema", node=Root)
-    register_resolver()
-
-
 def register_resolver() -> None:
     """Makes `${at:smoke,laptop,paper}` known; may be called again."""
-    OmegaConf.register_new_resolver(
-        "at",
-        lambda smoke, laptop, paper, *, _root_: {"smoke": smoke, "laptop": laptop, "paper": paper}[
-            _root_.scale.name
-        ],
-        replace=True,
-    )
+    # omegaconf 2.4 warns of its former name, which 2.3 has for something else
+    known = inspect.signature(OmegaConf.register_resolver).parameters
+    name = "register_resolver" if "replace" in known else "register_new_resolver"
+    getattr(OmegaConf, name)("at", _at, replace=True)
+
+
+def _at(smoke: Any, laptop: Any, paper: Any, *, _root_: DictConfig) -> Any:
+    return {"smoke": smoke, "laptop": laptop, "paper": paper}[_root_.scale.name]
 
 
 def choices(group: str, *extra: Path, alone: bool = False) -> list[str]:
@@ -215,11 +209,11 @@ def choices(group: str, *extra: Path, alone: bool = False) -> list[str]:
 
 
 def plain(cfg: DictConfig) -> dict[str, Any]:
-    """The resolved configuration as nested dicts and lists. Unresolvable interpolations are a ConfigError."""
-    if "hydra" in cfg:  # Hydra's own node has mandatory values that only its help fills
-        cfg = copy.copy(cfg)
-        with open_dict(cfg):
-            del cfg["hydra"]
+    """Returns the resolved configuration, without Hydra's own node, as nested dicts and lists.
+
+    Raises:
+        ConfigError: an interpolation that cannot be resolved, or a key that is missing or unknown.
+    """
     try:
         out = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:

@@ -178,7 +178,7 @@ def folder_of(name: str, root: str | Path) -> Path:
 
 
 def _again(name: str, root: Path) -> str:
-    return f"`python -m mobench.data {name} --root {root}`"
+    return f"`mobench data {name} --root {root}`"
 
 
 def missing_files(name: str, root: str | Path) -> list[str]:

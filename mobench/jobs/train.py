@@ -216,7 +216,7 @@ class Training:
             self.clock.recorded.append((step, self.clock.training))
 
     def beat(self) -> None:
-        """Writes the sign of life that `mobench-status` reads."""
+        """Writes the sign of life that `mobench status` reads."""
         t = self.state.get("t", 0)
         self.folder.write_status(
             "running",

@@ -1,6 +1,6 @@
 """The report: a static site of artifacts, claims, jobs and data sets, and the same results as Markdown.
 
-python -m mobench.report [--results docs/results.md]
+mobench report [--results docs/results.md]
 
 May import: cli, config, jobs, system, errors.
 """

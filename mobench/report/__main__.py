@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mobench.errors import MobenchError
@@ -101,9 +101,9 @@ def _pictured(site: Site, findings: Path | None, tiles: Path | None) -> None:
         print(f"wall: {tiles}")
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Builds the requested pages, prints their paths and returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m mobench.report", description=__doc__)
+    parser = argparse.ArgumentParser(prog="mobench report", description=__doc__)
     parser.add_argument(
         "--outputs", type=Path, help="the outputs folder (default: $MOBENCH_OUTPUTS, else outputs)"
     )
@@ -122,7 +122,7 @@ def main(argv: list[str] | None = None) -> int:
         "--findings", type=Path, metavar="FILE", help="also write the gallery of findings, with its pictures"
     )
     parser.add_argument("--wall", type=Path, metavar="FILE", help="also write the wall of claims as SVG")
-    args = parser.parse_args(argv)
+    args = parser.parse_args(list(arguments))
     try:
         expected = declared()
         if args.summary:
@@ -149,10 +149,10 @@ def main(argv: list[str] | None = None) -> int:
             _illustrated(page, artifacts(args.outputs or outputs_root(), expected))
             print(f"paper: {page}")
     except MobenchError as error:
-        print(f"mobench.report: error: {error}", file=sys.stderr)
+        print(f"mobench report: error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,23 +1,14 @@
-"""The configurations of a sweep, plain at the end.
-
-The project's own files are put together without Hydra (`config/direct.py`), which takes a tenth of a second
-to compose one job, and a table has hundreds. What only Hydra understands is composed once for equal choices
-of files.
-"""
+"""The configurations of a sweep, plain at the end."""
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Sequence
 from typing import Any
 
-import yaml
-from hydra.core.config_loader import ConfigLoader
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
 from mobench.config import hydra_adapter, searchpath
-from mobench.config.direct import Direct
 from mobench.config.overrides import key_of, normalise
 from mobench.config.schema import choices, conf_dir, plain
 from mobench.errors import ConfigError, choose
@@ -43,12 +34,7 @@ def jobs_only(name: str) -> dict[str, Any] | None:
 def _file(name: str) -> dict[Any, Any] | None:
     """The file of an experiment of the project as it is written, None if there is none."""
     path = conf_dir() / "experiment" / f"{name}.yaml"
-    if not path.exists():
-        return None
-    try:
-        node = hydra_adapter.yaml_of(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError:
-        node = OmegaConf.to_container(OmegaConf.load(path))  # whose message names the file
+    node = OmegaConf.to_container(OmegaConf.load(path)) if path.exists() else None
     return node if isinstance(node, dict) else None
 
 
@@ -76,21 +62,12 @@ class Composer:
         config: what Hydra composed from the command itself, in its mode for sweeps, with Hydra's own node.
     """
 
-    def __init__(self, loader: ConfigLoader, config: DictConfig) -> None:
+    def __init__(self, loader: hydra_adapter.Loader, config: DictConfig) -> None:
         self.loader = loader
         self.config = config
         self._plain: dict[tuple[str, ...], dict[str, Any]] = {}
-        self._bases: dict[tuple[str, ...], DictConfig] = {}
         self._targets: dict[str, str] = {}
         self._tables: dict[tuple[str, str], dict[str, Any]] = {}
-        own = hydra_adapter.main_folder(loader) == str(conf_dir()) and not self.added
-        usual = config.hydra.job.config_name == hydra_adapter.CONFIG
-        self._direct = Direct(conf_dir()) if own and usual else None
-
-    @property
-    def direct(self) -> bool:
-        """Whether the command's files are the project's own, so that most jobs need no Hydra."""
-        return self._direct is not None
 
     def compose(self, overrides: Sequence[str]) -> dict[str, Any]:
         """Returns the plain configuration.
@@ -149,7 +126,7 @@ class Composer:
         if name not in self._targets:
             keys = hydra_adapter.keys_of(self.loader, f"algorithm/{name}")
             if keys is None:  # in a folder of hydra.searchpath
-                keys = self.base([f"algorithm={name}"])["algorithm"]
+                keys = self._composed([f"algorithm={name}"])["algorithm"]
             self._targets[name] = str(keys["_target_"])
         return self._targets[name]
 
@@ -180,55 +157,13 @@ class Composer:
         folders = [searchpath.folder(name) for name in self.added]
         return choices("algorithm", *(path for path in folders if path is not None))
 
-    def base(self, lines: Sequence[str]) -> DictConfig:
-        """Returns what Hydra composes from choices of groups."""
-        if tuple(lines) not in self._bases:
-            base = self.loader.load_sweep_config(self.config, list(lines))
-            with open_dict(base):
-                del base["hydra"]
-            self._bases[tuple(lines)] = base
-        return self._bases[tuple(lines)]
-
-    def laid(self, lines: Sequence[str]) -> DictConfig | None:
-        """Returns the same for one algorithm of many on the same problem: its file in place of another one's,
-        where no protocol has tuned settings for it and the file is nothing but keys; else None.
-        """
-        own = [o for o in lines if key_of(o) == "algorithm"]
-        rest = [o for o in lines if key_of(o) != "algorithm"]
-        if len(own) != 1 or own[0][0] in "+~":
-            return None
-        name = own[0].split("=", 1)[1]
-        base = self.base(rest)
-        if base["protocol"] != "none" or hydra_adapter.exists(self.loader, f"tuned/none/{name}"):
-            return None
-        keys = hydra_adapter.keys_of(self.loader, f"algorithm/{name}")
-        if keys is None or hydra_adapter.composes(self.loader, f"algorithm/{name}"):
-            return None
-        config = copy.deepcopy(base)
-        with open_dict(config):
-            config["algorithm"] = copy.deepcopy(keys)
-        return config
-
     def _composed(self, overrides: Sequence[str]) -> dict[str, Any]:
-        """What Hydra composes, without Hydra where the project's own files suffice."""
         key = tuple(overrides)
         if key not in self._plain:
-            found = None if self._direct is None else self._direct.composed(overrides)
-            self._plain[key] = self.by_hydra(overrides) if found is None else found
+            every = [*self.config.hydra.overrides.hydra, *overrides]
+            config, _ = self.loader.job(self.config.hydra.job.config_name, every)
+            self._plain[key] = plain(config)
         return self._plain[key]
-
-    def by_hydra(self, overrides: Sequence[str]) -> dict[str, Any]:
-        """Returns what Hydra composes, plain.
-
-        Values are laid over choices of files as Hydra does, after all files, and none of the files knows them
-        yet.
-        """
-        parsed = hydra_adapter.parsed(self.loader, overrides)
-        chosen = [o for o in parsed if hydra_adapter.chooses(self.loader, o)]
-        lines = [str(o.input_line) for o in chosen]
-        config = self.laid(lines) or copy.deepcopy(self.base(lines))
-        hydra_adapter.lay_over([o for o in parsed if o not in chosen], config)
-        return plain(config)
 
 
 def _assigned(params: Any) -> list[str]:

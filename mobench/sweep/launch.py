@@ -73,7 +73,7 @@ def launch_group(jobs: list[Planned], adapter: Adapter, say: Say) -> list[Outcom
         if adapter.far:
             raise Interrupted(
                 "Stopped waiting. Jobs in Slurm's queue continue (`squeue --me` lists them, `scancel` stops "
-                "them). `mobench-status` shows their state; once they have ended, repeat the command to "
+                "them). `mobench status` shows their state; once they have ended, repeat the command to "
                 "finish."
             ) from None
         raise

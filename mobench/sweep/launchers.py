@@ -2,7 +2,7 @@
 answers.
 
 Written for Hydra's own launcher (hydra-core 1.3), hydra-joblib-launcher 1.2, hydra-submitit-launcher 1.2 and
-submitit 1.5. `adapted` chooses by the class that the configuration names; a launcher that is not listed is
+submitit 1.5. `adapter_of` chooses by the class that the configuration names; a launcher that is not listed is
 used as Hydra uses it.
 """
 
@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from hydra.core.plugins import Plugins
 from hydra.core.singleton import Singleton
-from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from mobench.errors import ConfigError
@@ -167,8 +168,15 @@ ADAPTERS: dict[str, type[Adapter]] = {
 }
 
 
-def adapted(launcher: Launcher, config: DictConfig) -> Adapter:
-    """Returns the launcher that a configuration names, as mobench uses it."""
+def adapter_of(config: DictConfig, context: HydraContext, worker: TaskFunction) -> Adapter:
+    """Returns the launcher that a configuration names, as mobench uses it.
+
+    Args:
+        worker: runs one job in a launcher's process, so it is a function of a module.
+    """
+    launcher = Plugins.instance().instantiate_launcher(
+        hydra_context=context, task_function=worker, config=config
+    )
     return ADAPTERS.get(str(config.hydra.launcher["_target_"]), Adapter)(launcher, config)
 
 

@@ -20,7 +20,6 @@ from mobench.config import compose, hydra_adapter, hydra_plugin, searchpath
 from mobench.config.overrides import expand_experiments, key_of, normalise, shown
 from mobench.config.schema import choices, conf_dir
 from mobench.errors import CompatibilityError, ConfigError, MobenchError
-from mobench.jobs import names
 from mobench.jobs.outcome import folder_of, places_of
 from mobench.sweep.composer import Composer
 from mobench.sweep.grid import matching
@@ -56,7 +55,7 @@ def plan(command: Sequence[str]) -> Plan:
             normalise(command), searchpath.experiments(searchpath.folders(command))
         )
         loader = hydra_adapter.loader(str(conf_dir()))
-        config = hydra_adapter.load(loader, overrides, RunMode.MULTIRUN)
+        config = loader.load_configuration(hydra_adapter.CONFIG, overrides, RunMode.MULTIRUN)
         if config.hydra.sweeper["_target_"] != hydra_plugin.SWEEPER:
             raise ConfigError("Only mobench's own sweeper supports planning; omit hydra/sweeper.")
         arguments = [str(o) for o in config.hydra.overrides.task]
@@ -112,7 +111,6 @@ class Planner:
         self.composer = composer
         self.use = use
         self._resolved: dict[str, Job] = {}
-        self._names: list[tuple[dict[str, Any], str]] = []  # of the jobs that were built
 
     def plan(self, arguments: Sequence[str]) -> Plan:
         """Composes and checks every job.
@@ -139,8 +137,6 @@ class Planner:
             config = self.composer.compose(overrides)
             listed = config["artifact"]["id"] is not None or any(config[key] for key in LISTS)
             self._add(out, _Command(overrides, config, listed, len(combinations) == 1))
-        if self._names:
-            names.remember(self._names)
         return out
 
     def _add(self, out: Plan, command: _Command) -> None:
@@ -169,9 +165,7 @@ class Planner:
                 _note(out, command, name, error)
                 continue
             folder = folder_of(planned)
-            ready = None
-            if self.use is Use.PROCESS and not isinstance(planned, names.KnownJob):
-                ready = planned
+            ready = planned if self.use is Use.PROCESS else None
             out.jobs.append(Planned(overrides, planned.config, folder, command.artifact, name, ready))
 
     def _named(self, command: _Command) -> dict[str, list[str]]:
@@ -187,42 +181,24 @@ class Planner:
             for name, job in found.items()
         }
 
-    def _made(self, command: _Command, overrides: list[str]) -> Job | names.KnownJob | MobenchError:
-        """The job, not built where its folder is all that is asked for; or why it cannot be made, which is
-        said where its place among the others is known.
-        """
+    def _made(self, command: _Command, overrides: list[str]) -> Job | MobenchError:
+        """The job, or why it cannot be made, which is said where its place among the others is known."""
+        from mobench.jobs.build import make_job  # torch, for which `--help` need not wait
+
         try:
             config = self.composer.compose(overrides) if command.listed else command.config
-            known = names.known(config)
-            if known is not None and self._needs_folder_only(command, known):
-                return known
-            from mobench.jobs.build import make_job  # torch, for which what is done need not wait
-
             # artifacts share jobs, which differ in nothing but the list that they come from
             key = repr({name: value for name, value in config.items() if name not in ("artifact", *LISTS)})
             if key not in self._resolved:
                 self._resolved[key] = make_job(config)
-                self._names.append((config, self._resolved[key].key))
             return self._resolved[key].listed_in(config)
         except MobenchError as error:
             return error
 
-    def _needs_folder_only(self, command: _Command, job: names.KnownJob) -> bool:
-        """Whether a job is neither to be run nor to be checked: its rows are there, or nothing is run."""
-        if job.config["rerun"] or job.config["hardware"]["device"] != "cpu":
-            return False
-        if job.config["logger"]["finished"]:  # its rows are logged again
-            return False
-        return (self.use is Use.SHOWN and not command.config["cross"]) or folder_of(job).done
-
-    def _planned(
-        self, command: _Command, made: Job | names.KnownJob | MobenchError, kept: bool
-    ) -> Job | names.KnownJob:
+    def _planned(self, command: _Command, made: Job | MobenchError, kept: bool) -> Job:
         """The job as it will run. Raises what is wrong with it."""
         if isinstance(made, MobenchError):
             raise made
-        if isinstance(made, names.KnownJob):
-            return made
         from mobench.jobs.job import check_device
 
         check_device(made.config["hardware"]["device"], here=self.use in (Use.PROCESS, Use.HERE))
@@ -247,9 +223,7 @@ class Planner:
         since = freshness.unchanged(chosen[0], command)
         return {} if since is None else {chosen[0]: since}
 
-    def _kept_together(
-        self, command: _Command, jobs: Mapping[str, Job | names.KnownJob | MobenchError]
-    ) -> bool:
+    def _kept_together(self, command: _Command, jobs: Mapping[str, Job | MobenchError]) -> bool:
         """Whether an artifact that runs its jobs again, since it compares their times, is drawn from rows
         that come with the project: if those of all of its jobs do, from one model of processor and one
         commit, and none are in `outputs`. On a GPU it is timed anew: those rows are of processors.

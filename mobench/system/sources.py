@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -29,17 +28,7 @@ def _files() -> list[Path]:
 
 
 @functools.cache
-def _seen() -> tuple[str, float]:
-    began = time.time()
-    text = f"{digest(_files(), package())} {json.dumps(versions())}"
-    return hashlib.sha256(text.encode()).hexdigest(), began
-
-
 def at_start() -> str:
     """Returns the hash of the files and of the versions when it was first asked for in this process."""
-    return _seen()[0]
-
-
-def edited() -> bool:
-    """Returns whether a file has changed since then."""
-    return any(path.stat().st_mtime >= _seen()[1] for path in _files())
+    text = f"{digest(_files(), package())} {json.dumps(versions())}"
+    return hashlib.sha256(text.encode()).hexdigest()

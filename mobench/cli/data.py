@@ -1,5 +1,5 @@
-"""`python -m mobench.data mnist` downloads official files and checks them, `multi_mnist` writes pictures that
-are made of them; `--list`: names, and which are found. `mobench data` does the same.
+"""Downloads official files and checks them (mnist), or writes pictures that are made of them (multi_mnist);
+--list: names, and which are found.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import io
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -74,9 +75,9 @@ def _bring(name: str, root: Path) -> str:
     return f"in {folder_of(name, root)}, checked: {_found(data)}"
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Download or list; the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m mobench.data", description=__doc__)
+    parser = argparse.ArgumentParser(prog="mobench data", description=__doc__)
     parser.add_argument(
         "names",
         nargs="*",
@@ -89,7 +90,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--list", action="store_true", help="list all names and whether their files are found"
     )
-    args = parser.parse_args(argv)
+    args = parser.parse_args(list(arguments))
     root = args.root or default_root()
     if not (args.names or args.list):
         parser.error(f"name a data set ({', '.join((*OFFICIAL, *FAMILY))}) or use --list.")
@@ -102,10 +103,6 @@ def main(argv: list[str] | None = None) -> int:
             for name in LABELS:
                 print(f"{name:14s} {_line(name, root)}")
     except MobenchError as error:
-        print(f"mobench.data: error: {error}", file=sys.stderr)
+        print(f"mobench data: error: {error}", file=sys.stderr)
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
