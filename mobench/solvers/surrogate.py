@@ -46,6 +46,7 @@ INTERIOR = 60  # interior-point steps: 12 to 20 are needed
 # what the kernel has to know, in the order of `mobench.solvers.kernels.surrogate.Limits`
 _STEPS = (NEWTON, PATIENT, PROOF, MODEL, INTERIOR)
 LIMITS = np.array([GOOD, TOLERANCE, TINY, LOOSE, SHIFT, FIRST, CANCELLED, ROUNDING, FAR, *_STEPS])
+NOBODY = np.zeros((0, 0), bool)  # no mask: all coordinates move
 # the sets of x that the kernel knows, with its numbers for them
 SETS: dict[type[Set], int] = {Free: 0, Box: 1, Intervals: 1, Ball: 2, L1Epigraph: 3}
 
@@ -110,20 +111,20 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
         ValueError: x in a set that the kernel does not know, or blocks of variables in an epigraph.
     """
     X = program.X
-    P = program.rows.shape[2]
     if type(X) not in SETS or (isinstance(X, L1Epigraph) and program.moving is not None):
         names = ", ".join(known.__name__ for known in SETS)
         raise ValueError(
             f"CSMOO's surrogate is solved for X in {names} (L1Epigraph: without blocks of variables), not "
             f"{type(X).__name__}."
         )
-    ends = (X.lower, X.upper) if isinstance(X, (Box, Intervals)) else (0.0, 0.0)
-    inner, outer = (np.ones(P) * end for end in ends)
+    inner = outer = np.zeros(0)
+    if isinstance(X, (Box, Intervals)):
+        inner, outer = (np.ones(program.rows.shape[2]) * end for end in (X.lower, X.upper))
     fields = ("c", "rows", "slopes", "tau", "tau_y", "x", "low")
-    moving = torch.zeros(0, 0, dtype=torch.bool) if program.moving is None else program.moving
+    moving = NOBODY if program.moving is None else program.moving.contiguous().numpy()
     found = compiled_solver("surrogate").solve_surrogate(
         *(in_rows(getattr(program, name)) for name in fields),
-        moving.contiguous().numpy(),
+        moving,
         in_rows(torch.ones_like(program.c) if warm is None else warm),
         SETS[type(X)],
         inner,

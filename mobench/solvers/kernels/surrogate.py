@@ -437,7 +437,6 @@ def newton(
     least = np.inf
     q = -np.inf
     residual = np.inf
-    v[BEST] = v[TRIAL]
     for turn in range(steps + 1):
         value, objective = parts(p, x, y, v, bend, zero, limits)
         terms = objective + limits.tiny
@@ -461,6 +460,7 @@ def newton(
             reached = lagrangian
         finite = abs(reached) < np.inf and abs(found) < np.inf
         if turn == 0 and not finite:
+            v[BEST] = v[TRIAL]
             break
         if finite and found < least:
             least = found
@@ -1177,14 +1177,17 @@ def solve_surrogate(
             v[TRIAL, k] = max(start[r, k], 0.0) if abs(start[r, k]) < np.inf else 1.0
         for relaxed in (False, True):
             multipliers(p, x, y, v, bend, kept, M, relaxed, limit)
-            stepped(p, v, 0.0 if relaxed else 1.0, ex, ey)
+            to_x = ex if relaxed else dx[r]
+            to_y = ey if relaxed else dy[r]
+            stepped(p, v, 0.0 if relaxed else 1.0, to_x, to_y)
             if relaxed:
                 infeasible[r], above, gap = proved(p, v, ex, ey, limit)
             else:
-                above, gap = certified(p, v, ex, ey, limit)
-            if not relaxed or gap < np.inf:
+                above, gap = certified(p, v, to_x, to_y, limit)
+            if relaxed and gap < np.inf:
                 dx[r] = ex
                 dy[r] = ey
+            if not relaxed or gap < np.inf:
                 mu[r] = v[BEST]
                 worst[r] = above
                 residual[r] = gap
