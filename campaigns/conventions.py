@@ -36,15 +36,17 @@ from mobench.algorithms.mgda import MGDA
 from mobench.algorithms.nash_mtl import NashMTL
 from mobench.algorithms.upgrad import UPGrad
 from mobench.comparison.definitions import compare
+from mobench.comparison.libraries import PROBLEMS, STATED, native, values
 from mobench.comparison.measures import Reference
 from mobench.core.algorithm import Context, Weighting
 from mobench.core.oracle import Spec
 from mobench.core.problem import Problem
 from mobench.core.sets import Free
+from mobench.errors import ConfigError
 from mobench.metrics import hypervolume
 from mobench.problems.dtlz import DTLZ
 from mobench.problems.dtlz2 import DTLZ2
-from mobench.problems.uf import REACH, UF
+from mobench.problems.uf import UF
 from mobench.problems.vlmop2 import VLMOP2
 from mobench.problems.zdt import ZDT1, ZDT2, ZDT3
 
@@ -62,8 +64,6 @@ LIBRARIES = (
 )
 ROWS = Path(__file__).with_suffix(".csv")
 POINTS = 40
-STATED = 0.3  # every variable of the stated point, in [0, 1]
-Map = Callable[[np.ndarray], np.ndarray]
 
 DEFINITIONS: dict[str, tuple[Problem, str]] = {
     "zdt1": (ZDT1(n=30), "Zitzler, Deb & Thiele 2000, T1"),
@@ -85,150 +85,10 @@ DEFINITIONS: dict[str, tuple[Problem, str]] = {
 }
 
 
-def native(name: str, u: np.ndarray) -> np.ndarray:
-    """Returns the variables of the definition for points u of [0, 1]^n."""
-    if name == "vlmop2":
-        return 8.0 * u - 4.0  # the box of Fonseca and Fleming
-    if name in ("uf1", "uf2", "uf4", "uf7"):
-        reach = REACH[int(name[2])]
-        return np.concatenate([u[:, :1], reach * (2.0 * u[:, 1:] - 1.0)], axis=1)
-    return u
-
-
 def ours(name: str, u: np.ndarray) -> np.ndarray:
     """Returns mobench's values; its UF problems have variables in [0, 1], its VLMOP2 all of R^n."""
     x = native(name, u) if name == "vlmop2" else u
     return DEFINITIONS[name][0].values(torch.from_numpy(x)).numpy()
-
-
-# other libraries: name of a problem -> values (k, M) of points in the definition's variables, or None
-
-
-def pymoo(name: str, n: int, M: int) -> Map | None:
-    get_problem: Any = import_module("pymoo.problems").get_problem
-
-    if name[:3] == "zdt":
-        problem = get_problem(name, n_var=n)
-    elif name[:4] == "dtlz":
-        problem = get_problem(name, n_var=n, n_obj=M)
-    else:
-        return None
-    return lambda x: problem.evaluate(x, return_values_of=["F"])
-
-
-def botorch(name: str, n: int, M: int) -> Map | None:
-    multi_objective: Any = import_module("botorch.test_functions.multi_objective")
-
-    cls = getattr(multi_objective, name.upper(), None)
-    if cls is None:
-        return None
-    problem = cls(dim=n, num_objectives=M)
-    return lambda x: problem(torch.from_numpy(x)).numpy()
-
-
-def deap(name: str, n: int, M: int) -> Map | None:
-    benchmarks: Any = import_module("deap.benchmarks")
-
-    fn = getattr(benchmarks, "fonseca" if name == "vlmop2" else name, None)
-    if fn is None:
-        return None
-    more = (M, 100) if name == "dtlz4" else (M,) if name[:4] == "dtlz" else ()
-    return lambda x: np.array([fn(list(row), *more) for row in x])
-
-
-def jmetalpy(name: str, n: int, M: int) -> Map | None:
-    FloatSolution: Any = import_module("jmetal.core.solution").FloatSolution
-
-    family = import_module(f"jmetal.problem.multiobjective.{name[:-1]}") if name != "vlmop2" else None
-    if name == "vlmop2":
-        cls = import_module("jmetal.problem").Fonseca
-    else:
-        cls = getattr(family, name.upper())
-    problem = cls(n, M) if name[:4] == "dtlz" else cls() if name == "vlmop2" else cls(n)
-
-    def values(x: np.ndarray) -> np.ndarray:
-        out = []
-        for row in x:
-            solution = FloatSolution(problem.lower_bound, problem.upper_bound, M, 0)
-            solution.variables = list(map(float, row))
-            problem.evaluate(solution)
-            out.append(list(solution.objectives))
-        return np.array(out)
-
-    return values
-
-
-def platypus(name: str, n: int, M: int) -> Map | None:
-    library: Any = import_module("platypus")
-
-    cls = getattr(library, name.upper(), None)
-    if cls is None:
-        return None
-    if name[:4] == "dtlz":
-        problem = cls(M)
-    elif name[:2] == "uf":
-        problem = cls(n)
-    else:
-        problem = cls()
-    if problem.nvars != n:
-        return None
-
-    def values(x: np.ndarray) -> np.ndarray:
-        out = []
-        for row in x:
-            solution = library.Solution(problem)
-            solution.variables[:] = list(map(float, row))
-            solution.evaluate()
-            out.append(list(solution.objectives))
-        return np.array(out)
-
-    return values
-
-
-def inspyred(name: str, n: int, M: int) -> Map | None:
-    benchmarks: Any = import_module("inspyred.benchmarks")
-
-    cls = getattr(benchmarks, name.upper(), None)
-    if cls is None:
-        return None
-    problem = cls(dimensions=n, objectives=M)
-    return lambda x: np.array([list(f) for f in problem.evaluator([list(row) for row in x], {})])
-
-
-def pymultiobjective(name: str, n: int, M: int) -> Map | None:
-    library: Any = import_module("pyMultiobjective.test_functions")
-
-    prefix = "fonseca_fleming" if name == "vlmop2" else f"{name[:-1].upper()}_{name[-1]}"
-    functions = [getattr(library, f"{prefix}_f{m + 1}", None) for m in range(M)]
-    if functions[0] is None:
-        return None
-    return lambda x: np.array([[float(np.squeeze(f(list(row)))) for f in functions if f] for row in x])
-
-
-def pygmo(name: str, n: int, M: int) -> Map | None:
-    library: Any = import_module("pygmo")
-
-    if name[:3] == "zdt":
-        problem = library.problem(library.zdt(int(name[3]), n))
-    elif name[:4] == "dtlz":
-        problem = library.problem(library.dtlz(int(name[4]), n, M, 100))
-    elif name[:2] == "uf":
-        problem = library.problem(library.cec2009(int(name[2:]), False, n))
-    else:
-        return None
-    return lambda x: np.array([problem.fitness(row) for row in x])
-
-
-PROBLEMS: dict[str, Callable[[str, int, int], Map | None]] = {
-    "pymoo": pymoo,
-    "botorch": botorch,
-    "deap": deap,
-    "jmetalpy": jmetalpy,
-    "platypus-opt": platypus,
-    "inspyred": inspyred,
-    "pymultiobjective": pymultiobjective,
-    "pygmo": pygmo,
-}
 
 
 @dataclass(frozen=True)
@@ -253,18 +113,15 @@ def numbers(values: Any) -> str:
 def problem_rows(library: str) -> Iterator[Row]:
     """Compares every problem that a library has, at 40 random points and at the stated one."""
     for name, (problem, _) in DEFINITIONS.items() if library in PROBLEMS else ():
-        n, M = problem.dim, problem.n_objectives
-        u = np.random.default_rng(0).uniform(0.05, 0.95, (POINTS, n))
-        u[0] = STATED
-        a = ours(name, u)
+        u = np.full((1, problem.dim), STATED)
+        here = numbers(ours(name, u)[0])
         try:
-            theirs = PROBLEMS[library](name, n, M)
-            if theirs is None:
-                continue
-            b = theirs(native(name, u))
+            a, b = values(problem, library, POINTS)
+        except ConfigError:  # it has no such problem
+            continue
         except Exception as error:  # noqa: BLE001  whatever a library raises is what its users meet
             note = f"it fails with {type(error).__name__}"
-            yield Row("problem", name, library, version(library), "fails", numbers(a[0]), "", note)
+            yield Row("problem", name, library, version(library), "fails", here, "", note)
             continue
         found = compare(a, b)
         note = ""

@@ -24,6 +24,7 @@ COMMANDS = {
     "bundle": "mobench.cli.bundle:bundle",
     "verify": "mobench.cli.bundle:verify",
     "cross": "mobench.cli.cross:main",
+    "check-problem": "mobench.cli.check_problem:main",
     "data": "mobench.cli.data:main",
     "doctor": "mobench.cli.doctor:main",
 }

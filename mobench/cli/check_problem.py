@@ -1,0 +1,57 @@
+"""Whether a problem of somebody else is ours:  mobench check-problem NAME FILE|LIBRARY [OVERRIDE...]
+
+FILE is a CSV file with columns x_1 ... x_n (in the variables of mobench's problem) and f_1 ... f_M; LIBRARY is
+one of pymoo, botorch, deap, jmetalpy, platypus-opt, inspyred, pymultiobjective and pygmo, if it is installed.
+Overrides such as problem.n=10 set the size. The exit code is 0 for the same problem and for an affine map of
+it, and 1 for another problem. docs/conventions.md lists what is known of these libraries.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from mobench.errors import ConfigError, MobenchError, suggest
+from mobench.system.console import fail, say
+
+
+def check(name: str, source: str, overrides: Sequence[str]) -> int:
+    """Compares values with those of a problem, and says what they are; the exit code.
+
+    Raises:
+        ConfigError: there is no such problem, file or library, or the values cannot be compared.
+    """
+    from mobench.comparison import definitions, libraries
+    from mobench.config.compose import compose
+    from mobench.jobs.targets import instantiate
+
+    problem = instantiate(compose([f"problem={name}", *overrides])["problem"], "problem")
+    if source in libraries.PROBLEMS:
+        verdict = definitions.compare(*libraries.values(problem, source))
+    elif Path(source).is_file():
+        verdict = definitions.check_file(problem, Path(source))
+    else:
+        raise ConfigError(
+            f"There is no file {source}, and no library of this name is known "
+            f"({', '.join(libraries.PROBLEMS)}).{suggest(source, list(libraries.PROBLEMS))}"
+        )
+    say(f"{source} and mobench's {problem.name}: {verdict}.")
+    return int(verdict.kind == "another")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs `mobench check-problem ARGUMENTS`; the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="mobench check-problem",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name")
+    parser.add_argument("source", metavar="FILE|LIBRARY")
+    parser.add_argument("overrides", nargs="*")
+    given = parser.parse_args(list(arguments))
+    try:
+        return check(given.name, given.source, given.overrides)
+    except MobenchError as error:
+        return fail(str(error), code=2)
