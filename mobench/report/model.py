@@ -6,14 +6,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from mobench.report.names import name_of
 from mobench.report.papers import paper_info
-from mobench.report.sheets import Rows, Sheet
-from mobench.report.trajectories import script_name
+from mobench.report.sheets import Sheet
 from mobench.report.words import commit, measured, slug, text
 
 
@@ -264,61 +261,19 @@ class Paper:
 
 @dataclass
 class Job:
-    """A job folder.
-
-    `origin` is its meta.json, `settings` what of its configuration determines its rows, as YAML.
-    """
+    """A job folder. `origin` is its meta.json."""
 
     key: str
     status: str
     detail: str = ""
     origin: dict[str, Any] = field(default_factory=dict)
-    settings: str = ""
-    scale: str = "–"
-    date: str = "–"
-    finished: int | None = None
-    total: int | None = None
-    failures: int | None = None  # of its subproblems' solver
-    residual: float | None = None  # worst KKT residual of its subproblems
-    rows: Rows | None = None
     kept: bool = False  # its rows come with the project, it was not run here
-    path: Path | None = None  # its folder
-    # artifacts that draw it, and the name they give it
-    used: list[tuple[Entry, str]] = field(default_factory=list)
+    used: list[Entry] = field(default_factory=list)  # artifacts that draw it
 
     @property
-    def _parts(self) -> list[str]:
-        parts = self.key.rsplit("-", 2)
-        return parts if len(parts) == 3 else [self.key, "", ""]
-
-    def _named(self, group: str) -> str | None:
-        identity = self.origin.get("identity")
-        return name_of(group, identity.get(group)) if isinstance(identity, dict) else None
-
-    @cached_property
     def problem(self) -> str:
-        """Name of its problem on the command line; of a problem without one, the first part of the key."""
-        return self._named("problem") or self._parts[0]
-
-    @cached_property
-    def algorithm(self) -> str:
-        """Name of its algorithm, likewise."""
-        return self._named("algorithm") or self._parts[1]
-
-    @property
-    def scripted(self) -> str | None:
-        """Address of what its page draws, from the report's folder."""
-        return None if self.path is None else script_name(self.path)
-
-    @property
-    def digest(self) -> str:
-        """Last part of the key: the hash of the configuration."""
-        return self._parts[2]
-
-    @property
-    def page(self) -> str:
-        """Address of its page, from the report's folder."""
-        return quote(f"runs/{self.key}.html")
+        """Name of its problem: the first part of the key."""
+        return self.key.rsplit("-", 2)[0]
 
     @property
     def place(self) -> str:
@@ -362,8 +317,8 @@ class Job:
 
     @property
     def entries(self) -> list[Entry]:
-        """Artifacts that draw it."""
-        return list({(entry.kept, entry.id): entry for entry, _ in self.used}.values())
+        """Artifacts that draw it, each once."""
+        return list({(entry.kept, entry.id): entry for entry in self.used}.values())
 
 
 RUNNERS_KEYS = frozenset(

@@ -18,27 +18,10 @@ from mobench.errors import MobenchError, StoreError
 from mobench.jobs.store import JobFolder
 from mobench.report.model import UNREADABLE, VERDICTS, Claim, Entry, Figure, Job, Paper, Site
 from mobench.report.papers import paper_info
-from mobench.report.sheets import job_rows, parsed, sheet
-from mobench.report.words import measured, moment, text
+from mobench.report.sheets import sheet
+from mobench.report.words import text
 from mobench.system.forms import read_json
 from mobench.system.paths import KEPT, results_root
-
-# of a job's configuration: what its rows do not depend on, or what its page says elsewhere
-_ASIDE = frozenset(
-    (
-        "artifact",
-        "checkpoint",
-        "cross",
-        "data",
-        "data_root",
-        "jobs",
-        "logger",
-        "progress",
-        "rerun",
-        "scale",
-        "tuned",
-    )
-)
 
 
 def _json(path: Path, entry: Entry, kind: type, why: str) -> Any:
@@ -206,32 +189,8 @@ def artifacts(root: Path, expected: Sequence[str] = ()) -> Site:
     return Site(found, [], assets)
 
 
-# jobs
-
-
-def _settings(raw: str) -> tuple[str, str]:
-    """Of config.yaml: what determines the rows, and the name of the scale.
-
-    By lines: to parse a thousand takes half a minute.
-    """
-    blocks = re.split(r"^(?=[^\s-])", raw, flags=re.MULTILINE)
-    keys = [block.partition(":")[0] for block in blocks]
-    kept = [
-        b
-        for k, b in zip(keys, blocks, strict=True)
-        if k not in _ASIDE and b.strip() not in ("", f"{k}: {{}}")
-    ]
-    several = next((b for b in kept if b.startswith("vary:")), "")
-    for name in re.findall(r"^  (\w+):", several, flags=re.MULTILINE):
-        # the algorithm's own value is not used: a run has one of those below vary
-        of = re.compile(rf"^  {name}: .*$", flags=re.MULTILINE)
-        kept = [of.sub(f"  {name}: one of vary.{name}", b) if b.startswith("algorithm:") else b for b in kept]
-    scale = re.search(r"^scale:\n  name: (\S+)$", raw, flags=re.MULTILINE)
-    return "".join(kept).rstrip("\n"), scale[1] if scale else "–"
-
-
 def _job(folder: Path, kept: bool) -> Job:
-    job = Job(folder.name, "unreadable", kept=kept, path=folder)
+    job = Job(folder.name, "unreadable", kept=kept)
 
     def load(name: str) -> dict[str, Any]:
         try:
@@ -254,53 +213,17 @@ def _job(folder: Path, kept: bool) -> Job:
         job.detail = text(status["error"])
     elif job.status == "running" and "step" in status:
         job.detail = f"step {text(status['step'])} of {text(status.get('steps'))}"
-    job.date = moment(job.origin.get("date") or status.get("updated"))
-    try:
-        job.settings, job.scale = _settings((folder / "config.yaml").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        pass  # its page says so
-    except (OSError, ValueError) as error:
-        job.detail = job.detail or f"config.yaml could not be loaded ({error})"
     try:
         JobFolder(folder).check("final.csv")
-        _final((folder / "final.csv").read_text(encoding="utf-8"), job)
-    except FileNotFoundError:
-        if job.status == "done":
-            job.status = "unreadable"
-            job.detail = "final.csv is missing"
+        present = (folder / "final.csv").exists()
     except StoreError as error:
         job.status = "unreadable"
         job.detail = str(error).removeprefix(f"{folder}/")
-    except (OSError, ValueError, csv.Error) as error:
-        job.detail = f"final.csv could not be loaded ({error})"
+    else:
+        if job.status == "done" and not present:
+            job.status = "unreadable"
+            job.detail = "final.csv is missing"
     return job
-
-
-def _final(raw: str, job: Job) -> None:
-    """Rows of final.csv and what they say of the whole job.
-
-    Runs are counted once, whatever the number of output rules.
-    """
-    head, body = parsed(raw)
-    job.rows = job_rows(head, body)
-
-    def column(name: str, rows: list[list[str]]) -> list[str]:
-        return [row[head.index(name)] for row in rows] if name in head else [""] * len(rows)
-
-    rules = column("output", body)
-    first = [row for row, rule in zip(body, rules, strict=True) if rule == rules[0]]
-    states = column("status", first)
-    job.finished = states.count("done")
-    job.total = len(first)
-    bad = sorted(set(states) - {"done"})
-    if bad and not job.detail:
-        job.detail = ", ".join(f"{states.count(s)} {s.replace('_', ' ')}" for s in bad)
-    failed = [int(x) for x in column("solver_failures", first) if x]
-    residuals = [
-        value for x in column("kkt_residual_max", first) if x and (value := measured(float(x))) is not None
-    ]
-    job.failures = sum(failed) if failed else None
-    job.residual = max(residuals) if residuals else None
 
 
 def collect(root: Path, expected: Sequence[str] = ()) -> Site:
@@ -318,9 +241,9 @@ def collect(root: Path, expected: Sequence[str] = ()) -> Site:
     folders += [kept / key for key in drawn if Path(key).name == key and (kept / key).is_dir()]
     site.jobs = [_job(p, p.parent == kept) for p in sorted(folders, key=lambda p: p.name)]
     for entry in site.everything:
-        for name, key in entry.jobs.items():
+        for key in entry.jobs.values():
             if key in site.by_key:
-                site.by_key[key].used.append((entry, name))
+                site.by_key[key].used.append(entry)
     return site
 
 
