@@ -20,21 +20,20 @@ import pytest
 from PIL import Image
 
 from mobench.errors import MobenchError, StoreError
-from mobench.report import (
-    build,
-    findings,
+from mobench.report import build, findings
+from mobench.report.__main__ import MARKERS, main, renew
+from mobench.report.boards import boards, score_boards
+from mobench.report.gauges import compared, draw
+from mobench.report.markdown import (
     paper_markdown,
     papers_markdown,
     pictures_markdown,
     results_markdown,
-    results_summary_markdown,
+    summary_markdown,
 )
-from mobench.report.__main__ import MARKERS, main, renew
-from mobench.report.boards import boards, score_boards
-from mobench.report.gauges import compared, draw
-from mobench.report.model import Entry
+from mobench.report.model import Entry, mark
 from mobench.report.papers import PaperInfo
-from mobench.report.reading import collect
+from mobench.report.reading import artifacts, collect
 from mobench.report.runtime import runtime, two_workers
 from mobench.report.sheets import sheet
 from mobench.report.wall import wall
@@ -460,9 +459,9 @@ def test_every_kind_of_damage(tmp_path: Path, file: str, data: bytes, said: str)
     assert said in index.text
     assert said in opened(tmp_path, "artifacts/ferero/fig1.html").text
     assert "1 artifact is damaged" in index.text
-    assert said.split(":")[0].replace("_", "") in results_markdown(tmp_path).replace("\\", "").replace(
-        "_", ""
-    )
+    assert said.split(":")[0].replace("_", "") in results_markdown(artifacts(tmp_path)).replace(
+        "\\", ""
+    ).replace("_", "")
 
 
 def test_unknown_verdict_is_never_counted_as_a_known_one(tmp_path: Path) -> None:
@@ -503,12 +502,12 @@ def test_the_same_inputs_give_the_same_bytes_and_nothing_is_written_again(output
         return [line for line in source.decode().splitlines() if "<span>built " not in line]
 
     first = files()
-    before = results_markdown()
+    before = results_markdown(artifacts(outputs))
     again = files()
     index = str(outputs / "report" / "index.html")
     assert undated(first.pop(index)[0]) == undated(again.pop(index)[0])
     assert first == again  # times, too
-    assert before == results_markdown()
+    assert before == results_markdown(artifacts(outputs))
     # elsewhere and from nothing, the same
     shutil.rmtree(outputs / "report")
     assert {name: data for name, (data, _) in files().items() if name != index} == {
@@ -556,7 +555,7 @@ def test_nothing_there_yet(tmp_path: Path) -> None:
     assert "No artifact has been drawn yet" in Page(build(tmp_path).read_text()).text
     assert "There are no claims yet" in opened(tmp_path, "claims.html").text
     assert "No job uses a data set" in opened(tmp_path, "data.html").text
-    assert "No artifact" in results_markdown(tmp_path)
+    assert "No artifact" in results_markdown(artifacts(tmp_path))
 
 
 def test_declared_artifacts_without_a_folder_are_listed(outputs: Path) -> None:
@@ -566,7 +565,7 @@ def test_declared_artifacts_without_a_folder_are_listed(outputs: Path) -> None:
     assert "3 artifacts, 1 not drawn yet" in page.text
     assert (
         "| mobl/theory (not drawn yet) | – | – | – | – | – | – | – | – | `mobench +experiment=mobl/theory` |"
-        in results_summary_markdown(outputs, expected)
+        in summary_markdown(artifacts(outputs, expected))
     )
 
 
@@ -684,7 +683,7 @@ def test_a_thousand_jobs_stay_small(tmp_path: Path) -> None:
 
 
 def test_results_markdown(outputs: Path) -> None:
-    page = results_markdown()
+    page = results_markdown(artifacts(outputs))
     assert "| artifact | claim | published | measured | tolerance | verdict | command |" in page
     assert (
         "| ferero/fig10 | statement of c2 | 1.0 ± 0.1 | 1.05 | &lt; 1e-3 | ✗ not reproduced | `mobench "
@@ -705,7 +704,7 @@ def test_results_markdown(outputs: Path) -> None:
 
 
 def test_results_summary(outputs: Path) -> None:
-    lines = results_summary_markdown().splitlines()
+    lines = summary_markdown(artifacts(outputs)).splitlines()
     assert (
         lines[0]
         == "| artifact | scale | reproduced | partial | not reproduced | inconclusive | check passed | check "
@@ -724,7 +723,7 @@ def test_results_summary(outputs: Path) -> None:
 def test_table_of_papers(outputs: Path) -> None:
     checks = [claim("a", "check passed"), claim("b", "check failed"), claim("c", "check passed")]
     artifact(outputs / KEPT, "ferero/fig2", [claim("c1", "partial"), *checks], scale="paper")
-    lines = papers_markdown(expected=["ferero/never_drawn"]).splitlines()
+    lines = papers_markdown(artifacts(outputs, ["ferero/never_drawn"])).splitlines()
     assert "`make reproduce` (laptop scale) | kept rows (paper scale)" in lines[0]
     all_four = "✓&nbsp;3 ◐&nbsp;1 ✗&nbsp;1 ○&nbsp;1"
     once = "✓&nbsp;3 ◐&nbsp;2 ✗&nbsp;1 ○&nbsp;1"
@@ -761,9 +760,9 @@ def test_a_check_without_a_verdict_is_no_claim(tmp_path: Path) -> None:
     )
     site = collect(tmp_path)
     assert [e.claim.id for e in site.best] == ["a"]
-    found = {e.claim.id: e.claim.verdict.name for e in site.checks}
+    found = {e.claim.id: mark(e.claim).name for e in site.checks}
     assert found == {"b": "check passed", "c": "check undecided", "d": "check failed"}
-    assert "| 1 passed, 1 failed, 1 undecided |" in papers_markdown(tmp_path)
+    assert "| 1 passed, 1 failed, 1 undecided |" in papers_markdown(artifacts(tmp_path))
 
 
 def test_each_claim_is_counted_once_by_the_best_rows(tmp_path: Path) -> None:
@@ -774,7 +773,7 @@ def test_each_claim_is_counted_once_by_the_best_rows(tmp_path: Path) -> None:
     kept = [claim(id, verdict, scale="paper") for id, verdict in large]
     artifact(tmp_path / KEPT, "ferero/fig2", kept, scale="paper")
     site = collect(tmp_path)
-    found = {e.claim.id: (e.claim.verdict.name, e.entry.kept) for e in site.best}
+    found = {e.claim.id: (e.claim.verdict, e.entry.kept) for e in site.best}
     assert found == {
         "a": ("not reproduced", True),
         "b": ("partial", True),
@@ -935,10 +934,10 @@ def test_kept_drawings_stand_beside_those_of_make_reproduce(outputs: Path) -> No
     )
     assert 'data-rows="kept"' in (index.parent / "claims.html").read_text()
     assert "claims.html#verdict=part&paper=ferero&rows=kept" in Page(index.read_text()).links
-    assert "- ferero/fig2 (kept rows), kept (◐ partial)" in results_markdown()
-    assert "- ferero/fig2 (kept rows) shows c1, c2 of ferero/fig10" in results_markdown()
-    assert "| fig2 |" in paper_markdown("ferero")
-    assert "| paper, kept rows | ◐&nbsp;1 |" in paper_markdown("ferero")
+    assert "- ferero/fig2 (kept rows), kept (◐ partial)" in results_markdown(artifacts(outputs))
+    assert "- ferero/fig2 (kept rows) shows c1, c2 of ferero/fig10" in results_markdown(artifacts(outputs))
+    assert "| fig2 |" in paper_markdown("ferero", site)
+    assert "| paper, kept rows | ◐&nbsp;1 |" in paper_markdown("ferero", site)
 
 
 @DECLARED

@@ -31,14 +31,17 @@ THUMBNAIL = 480  # pixels: shown at half of it
 
 
 def build(root: Path | None = None, expected: Sequence[str] = ()) -> Path:
-    """Write report/ under the outputs folder; return the path of its first page.
+    """Writes report/ under the outputs folder; returns the path of its first page.
 
     `expected`: ids that the overview lists as not drawn yet when they have no folder
     (see `reading.declared`).
     """
     root = root or outputs_root()
-    target = root / "report"
-    site = collect(root, expected)
+    return write(collect(root, expected), root / "report")
+
+
+def write(site: Site, target: Path) -> Path:
+    """Writes the pages of a site into a folder; returns the path of the first one."""
     names = _thumbnails(site)
     written = [_write(target, name, data) for name, data in (styles() | site.assets).items()]
     for page, name in names.items():

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from mobench.config.method_names import NAMES
 from mobench.report.boards import boards, score_boards
 from mobench.report.gauges import compared
-from mobench.report.model import VERDICTS, DataSet, Entry, Paper, Site
+from mobench.report.model import VERDICTS, DataSet, Entry, Paper, Site, mark
 from mobench.report.runtime import runtime
 from mobench.report.wall import wall
 from mobench.report.words import commit, duration, fact, glue, moment, text
@@ -48,6 +48,7 @@ def _environment() -> jinja2.Environment:
         "commit": commit,
         "fact": fact,
         "url": quote,
+        "mark": mark,
         "proper": lambda name: NAMES.get(name, name),  # a method of somebody else's has no other name
     }
     env.globals |= {

@@ -10,13 +10,14 @@ import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from PIL import Image
 
+from mobench.artifacts.claims import Claim, Verdict
 from mobench.errors import MobenchError, StoreError
 from mobench.jobs.store import JobFolder
-from mobench.report.model import UNREADABLE, VERDICTS, Claim, Entry, Figure, Job, Paper, Site
+from mobench.report.model import VERDICTS, Entry, Figure, Job, Paper, Site
 from mobench.report.papers import paper_info
 from mobench.report.sheets import sheet
 from mobench.report.words import text
@@ -40,45 +41,33 @@ def _json(path: Path, entry: Entry, kind: type, why: str) -> Any:
     return None
 
 
-OWN = "ours"  # the source of a check, where a claim has a place in its paper
-
-
-def _gauges(value: Any) -> tuple[dict[str, Any], ...]:
-    """The numbers of a claim; artifacts that were drawn before there were any have none."""
-    return tuple(one for one in value if isinstance(one, dict)) if isinstance(value, list) else ()
-
-
 def _claims(value: Sequence[Any], entry: Entry) -> list[Claim]:
+    """Returns the records of claims.json as claims; one that is damaged is unreadable, and says why."""
     claims = []
     for i, raw in enumerate(value):
         record = raw if isinstance(raw, dict) else {}
         missing = [k for k in ("id", "statement", "published", "measured", "verdict") if k not in record]
-        verdict = VERDICTS.get(str(record.get("verdict")), UNREADABLE)
-        if record.get("source") == OWN and verdict is VERDICTS["inconclusive"]:
-            verdict = VERDICTS["check undecided"]  # a check is no claim, decided or not
+        verdict = str(record.get("verdict"))
         if not isinstance(raw, dict):
             entry.problems.append(f"claims.json: claim {i + 1} is not an object.")
         elif missing:
             entry.problems.append(f"claims.json: claim {i + 1} lacks {', '.join(missing)}.")
-        elif verdict is UNREADABLE:
-            entry.problems.append(
-                f"claims.json: claim {i + 1} has the unknown verdict {text(record['verdict'])!r}."
+        elif verdict not in VERDICTS:
+            entry.problems.append(f"claims.json: claim {i + 1} has the unknown verdict {verdict!r}.")
+        words = ("statement", "source", "published", "measured", "tolerance", "scale")
+        gauges = record.get("gauges")
+        claims.append(
+            Claim(
+                id=text(record.get("id") or f"claim-{i + 1}"),
+                verdict="unreadable" if missing or verdict not in VERDICTS else cast("Verdict", verdict),
+                reason=text(reason) if (reason := record.get("reason")) else "",
+                timed=bool(record.get("timed")),
+                jobs=tuple(text(name) for name in record.get("jobs") or ()),
+                # artifacts that were drawn before there were gauges have none
+                gauges=tuple(g for g in gauges if isinstance(g, dict)) if isinstance(gauges, list) else (),
+                **{name: text(record.get(name)) for name in words},
             )
-        fields = {
-            k: text(record.get(k))
-            for k in ("statement", "source", "published", "measured", "tolerance", "scale")
-        }
-        reason = record.get("reason")
-        claim = Claim(
-            id=text(record.get("id") or f"claim-{i + 1}"),
-            verdict=UNREADABLE if missing else verdict,
-            reason=text(reason) if reason else "",
-            timed=bool(record.get("timed")),
-            jobs=tuple(text(name) for name in record.get("jobs") or ()),
-            gauges=_gauges(record.get("gauges")),
-            **fields,
         )
-        claims.append(claim)
     return claims
 
 
