@@ -16,30 +16,26 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.etree import ElementTree
 
-import pandas as pd
 import pytest
 from PIL import Image
 
 from mobench.errors import MobenchError, StoreError
-from mobench.report import (
-    build,
-    findings,
+from mobench.report import build, findings
+from mobench.report.__main__ import MARKERS, main, renew
+from mobench.report.boards import boards, score_boards
+from mobench.report.gauges import compared, draw
+from mobench.report.markdown import (
     paper_markdown,
     papers_markdown,
     pictures_markdown,
     results_markdown,
-    results_summary_markdown,
+    summary_markdown,
 )
-from mobench.report.__main__ import MARKERS, main, renew
-from mobench.report.boards import boards, score_boards
-from mobench.report.gauges import compared, draw
-from mobench.report.model import Entry
-from mobench.report.names import name_of
+from mobench.report.model import Entry, mark
 from mobench.report.papers import PaperInfo
-from mobench.report.reading import _settings, collect
+from mobench.report.reading import artifacts, collect
 from mobench.report.runtime import runtime, two_workers
 from mobench.report.sheets import sheet
-from mobench.report.trajectories import script, script_name
 from mobench.report.wall import wall
 from mobench.report.words import duration, fact, glue, moment, number, text
 from mobench.system.paths import KEPT
@@ -161,17 +157,6 @@ def job(
     return folder
 
 
-def history(folder: Path, runs: int, steps: int = 101) -> None:
-    """A job's recorded steps: run r is at (t + r, t - r) after t steps."""
-    lines = [
-        {"run": r, "step": t, "seed": 0, "output": rule, "f_1": float(t + r), "f_2": float(t - r)}
-        for rule in ("last", "mean")
-        for t in range(steps)
-        for r in range(runs)
-    ]
-    pd.DataFrame(lines).to_parquet(folder / "history.parquet")
-
-
 DIGITS = {"data": "digits, enlarged", "data_sha256": "d" * 64, "embedded": True, "train_size": {"0": [3, 4]}}
 RIVER = {"data": "generated flows", "data_sha256": "e" * 64, "embedded": True, "rows": 90}
 FILES = {"data": "MNIST", "data_sha256": "f" * 64, "embedded": False, "train_size": 60000}
@@ -183,7 +168,6 @@ def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "outputs"
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(root))
     job(root, "vlmop2-epo-aaaaaaaaaa", "done", 20, 20, 12.5)
-    history(root / "runs/vlmop2-epo-aaaaaaaaaa", runs=20)
     job(root, "vlmop2-pmtl-bbbbbbbbbb", "done", 17, 20, 3.5)
     job(root, "multimnist-ls-0000000001", "done", 1, 1, 60.0, DIGITS)
     job(root, "multimnist-ls-0000000002", "done", 1, 1, 30.0, {**DIGITS, "device": "NVIDIA H100"})
@@ -287,16 +271,14 @@ def test_pages_are_sound_and_self_contained(outputs: Path) -> None:
         "boards.html",
         "compared.html",
         "claims.html",
-        "runs.html",
         "data.html",
         "artifacts",
-        "runs",
         "data",
     }
     for name, page in pages.items():
         source = (path.parent / name).read_text()
         assert len(page.ids) == len(set(page.ids)), name
-        assert page.scripts == 2 + ("epo-aaa" in name), name  # that job has a history to draw
+        assert page.scripts == 2, name
         assert not re.search(r"@import|url\(|https?://", source), name
         assert "<script>document.title" not in source, name
         assert all("alt" in i and i["width"] == "4" and i["height"] == "3" for i in page.images), name
@@ -335,7 +317,7 @@ def followed(root: Path) -> set[str]:
     return seen
 
 
-FILTERS = {"verdict", "paper", "artifact", "problem", "data"}
+FILTERS = {"verdict", "paper"}
 
 
 def test_every_link_leads_somewhere(outputs: Path) -> None:
@@ -380,10 +362,7 @@ def test_order_labels_and_provenance(outputs: Path) -> None:
         "Next → Pictures",
     ):
         assert said in page.text, said
-    runs = opened(outputs, "runs.html")
-    for said in ("the solver <gave up>", "step 3 of 10", "3 diverged"):
-        assert said in runs.text, said
-    assert "the solver <gave up>" in opened(outputs, "runs/zdt1-omd_tch-cccccccccc.html").text
+    assert "outputs/runs/vlmop2-epo-aaaaaaaaaa 20 of 20 12.50 CPU Z bbbbbbbbbb" in page.text
 
 
 def test_timed_jobs_are_not_shared_by_workers(outputs: Path) -> None:
@@ -480,9 +459,9 @@ def test_every_kind_of_damage(tmp_path: Path, file: str, data: bytes, said: str)
     assert said in index.text
     assert said in opened(tmp_path, "artifacts/ferero/fig1.html").text
     assert "1 artifact is damaged" in index.text
-    assert said.split(":")[0].replace("_", "") in results_markdown(tmp_path).replace("\\", "").replace(
-        "_", ""
-    )
+    assert said.split(":")[0].replace("_", "") in results_markdown(artifacts(tmp_path)).replace(
+        "\\", ""
+    ).replace("_", "")
 
 
 def test_unknown_verdict_is_never_counted_as_a_known_one(tmp_path: Path) -> None:
@@ -523,12 +502,12 @@ def test_the_same_inputs_give_the_same_bytes_and_nothing_is_written_again(output
         return [line for line in source.decode().splitlines() if "<span>built " not in line]
 
     first = files()
-    before = results_markdown()
+    before = results_markdown(artifacts(outputs))
     again = files()
     index = str(outputs / "report" / "index.html")
     assert undated(first.pop(index)[0]) == undated(again.pop(index)[0])
     assert first == again  # times, too
-    assert before == results_markdown()
+    assert before == results_markdown(artifacts(outputs))
     # elsewhere and from nothing, the same
     shutil.rmtree(outputs / "report")
     assert {name: data for name, (data, _) in files().items() if name != index} == {
@@ -543,14 +522,12 @@ def test_files_and_pages_follow_the_artifacts(outputs: Path) -> None:
     assert (assets / "ferero/fig2/table.csv").exists()
     (before,) = (assets / "ferero/fig10").glob("small-*.webp")
     shutil.rmtree(outputs / "artifacts" / "ferero" / "fig2")
-    shutil.rmtree(outputs / "runs" / "zdt2-ls-dddddddddd")
     shutil.rmtree(outputs / "runs" / "riverflow-ls-0000000003")
     (outputs / "artifacts" / "ferero" / "fig10" / "figure.png").write_bytes(png(8, 8))
     (report / "mine.txt").write_text("of a reader")
     build()
     assert not (assets / "ferero/fig2").exists()
     assert not (report / "artifacts" / "ferero" / "fig2.html").exists()
-    assert not (report / "runs" / "zdt2-ls-dddddddddd.html").exists()
     assert not (report / "data" / "generated-flows.html").exists()
     assert (assets / "ferero/fig10/figure.png").read_bytes() == png(8, 8)
     (after,) = (assets / "ferero/fig10").glob("small-*.webp")
@@ -577,9 +554,8 @@ def test_small_figures(tmp_path: Path) -> None:
 def test_nothing_there_yet(tmp_path: Path) -> None:
     assert "No artifact has been drawn yet" in Page(build(tmp_path).read_text()).text
     assert "There are no claims yet" in opened(tmp_path, "claims.html").text
-    assert "There are no job folders" in opened(tmp_path, "runs.html").text
     assert "No job uses a data set" in opened(tmp_path, "data.html").text
-    assert "No artifact" in results_markdown(tmp_path)
+    assert "No artifact" in results_markdown(artifacts(tmp_path))
 
 
 def test_declared_artifacts_without_a_folder_are_listed(outputs: Path) -> None:
@@ -589,7 +565,7 @@ def test_declared_artifacts_without_a_folder_are_listed(outputs: Path) -> None:
     assert "3 artifacts, 1 not drawn yet" in page.text
     assert (
         "| mobl/theory (not drawn yet) | – | – | – | – | – | – | – | – | `mobench +experiment=mobl/theory` |"
-        in results_summary_markdown(outputs, expected)
+        in summary_markdown(artifacts(outputs, expected))
     )
 
 
@@ -599,26 +575,15 @@ def test_jobs(outputs: Path) -> None:
     (outputs / "runs" / "zdt3-ls-ffffffffff" / "status.json").write_text('{"status": "done"}')
     jobs = {j.key: j for j in collect(outputs).jobs}
     epo = jobs["vlmop2-epo-aaaaaaaaaa"]
-    assert (epo.problem, epo.algorithm, epo.digest) == ("vlmop2", "epo", "aaaaaaaaaa")
-    assert (epo.finished, epo.total, epo.seconds, epo.commit) == (20, 20, 12.5, "b" * 10)
-    assert (epo.scale, epo.threads, epo.on_gpu, epo.failures, epo.residual) == (
-        "laptop",
-        1,
-        False,
-        10,
-        1.5e-9,
-    )
-    assert [(e.id, name) for e, name in epo.used] == [("ferero/fig10", "epo")]
-    assert (jobs["vlmop2-pmtl-bbbbbbbbbb"].finished, jobs["vlmop2-pmtl-bbbbbbbbbb"].total) == (17, 20)
+    assert (epo.problem, epo.seconds, epo.commit) == ("vlmop2", 12.5, "b" * 10)
+    assert (epo.threads, epo.on_gpu) == (1, False)
+    assert [e.id for e in epo.used] == ["ferero/fig10"]
     assert jobs["multimnist-ls-0000000002"].on_gpu
     assert (jobs["odd"].status, jobs["odd"].detail) == ("unreadable", "status.json is missing")
     assert (jobs["zdt3-ls-ffffffffff"].status, jobs["zdt3-ls-ffffffffff"].detail) == (
         "unreadable",
         "final.csv is missing",
     )
-    build()
-    assert "final.csv is missing" in opened(outputs, "runs/zdt3-ls-ffffffffff.html").text
-    assert "The file config.yaml is missing" in opened(outputs, "runs/odd.html").text
 
 
 def test_rows_that_come_with_the_project(
@@ -642,10 +607,8 @@ def test_rows_that_come_with_the_project(
     )
     build()
     assert "(folder missing)" not in opened(outputs, "artifacts/ferero/fig10.html").text
-    page = opened(outputs, "runs/vlmop2-ls-eeeeeeeeee.html").text
-    assert "kept rows that come with the repository" in page
-    assert "experiments/results/runs/vlmop2-ls-eeeeeeeeee/final.csv" in page
-    assert "and those whose rows come with the repository" in opened(outputs, "runs.html").text
+    page = opened(outputs, "artifacts/ferero/fig10.html").text
+    assert "experiments/results/runs/vlmop2-ls-eeeeeeeeee" in page
 
 
 @pytest.mark.parametrize(
@@ -653,71 +616,14 @@ def test_rows_that_come_with_the_project(
     [
         ("status.json", b"[]", "status.json could not be loaded (not an object)"),
         ("meta.json", b"{", "meta.json could not be loaded"),
-        (
-            "final.csv",
-            b"run,status\n1\n",
-            "final.csv could not be loaded (row 1 has 1 cells, but the header has 2)",
-        ),
-        ("final.csv", b"", "final.csv could not be loaded (the file is empty)"),
-        ("final.csv", b"run,solver_failures\n0,many\n", "final.csv could not be loaded"),
-        ("config.yaml", b"\xff", "config.yaml could not be loaded"),
     ],
 )
 def test_damaged_jobs_are_shown_with_the_reason(tmp_path: Path, file: str, data: bytes, said: str) -> None:
     folder = job(tmp_path, "vlmop2-epo-aaaaaaaaaa", "done", 2, 2)
     (folder / file).write_bytes(data)
+    artifact(tmp_path, "ferero/fig1", [], jobs={"epo": folder.name})
     build(tmp_path)
-    assert said in opened(tmp_path, "runs.html").text
-    assert said in opened(tmp_path, "runs/vlmop2-epo-aaaaaaaaaa.html").text
-
-
-def test_page_of_a_job(outputs: Path) -> None:
-    build()
-    page = opened(outputs, "runs/vlmop2-epo-aaaaaaaaaa.html")
-    for said in (
-        "vlmop2 with epo",
-        "laptop scale",
-        "Drawn in ferero/fig10 as epo",
-        "Runs finished 20 of 20",
-        "10 failures, worst KKT residual 1.5·10⁻⁹",
-        "b" * 40,
-        "outputs/runs/vlmop2-epo-aaaaaaaaaa/final.csv",
-        "In all rows: seed 0 status done",
-        "Settings that differ from those of other jobs of ferero/fig10 : algorithm.step_size 12.5 Full "
-        "configuration",
-        "_target_: mobench.algorithms.epo.EPO",
-        "steps: 100",
-    ):
-        assert said in page.text, said
-    for aside in ("somewhere/else", "/home/somebody", "constraint", "tuned", "ray_1"):
-        assert aside not in page.text, aside
-    single = opened(outputs, "runs/multimnist-ls-0000000001.html")
-    for said in ("digits, enlarged", "d" * 64, "train size 7 in 2 parts of 3 to 4"):
-        assert said in single.text, said
-
-
-def test_a_job_with_a_single_row_has_no_table(tmp_path: Path) -> None:
-    folder = job(tmp_path, "vlmop2-epo-aaaaaaaaaa", "done", 1, 1)
-    (folder / "final.csv").write_text("run,output,f_1,status\n0,last,0.25,done\n")
-    build(tmp_path)
-    page = opened(tmp_path, "runs/vlmop2-epo-aaaaaaaaaa.html")
-    assert "Rows run 0 output last f_1 0.25 status done Numbers are rounded; full precision" in page.text
-
-
-def test_rows_of_a_job_are_escaped(tmp_path: Path) -> None:
-    folder = job(tmp_path, "vlmop2-epo-aaaaaaaaaa", "done", 2, 2)
-    (folder / "final.csv").write_text("run,word,number\n0,<i>&amp;,<b>±1\n1,x,2\n")
-    build(tmp_path)
-    source = (tmp_path / "report" / "runs" / "vlmop2-epo-aaaaaaaaaa.html").read_text()
-    assert "<tr><td>0<td class=words>&lt;i>&amp;amp;<td>&lt;b>±1\n" in source
-
-
-def test_many_rows_of_a_job_are_cut_and_say_so(tmp_path: Path) -> None:
-    job(tmp_path, "vlmop2-epo-aaaaaaaaaa", "done", 200, 200)
-    build(tmp_path)
-    source = (tmp_path / "report" / "runs" / "vlmop2-epo-aaaaaaaaaa.html").read_text()
-    assert "The first 60 of 400 rows" in source
-    assert source.count("<tr>") == 1 + 60
+    assert said in opened(tmp_path, "artifacts/ferero/fig1.html").text
 
 
 def test_data_sets(outputs: Path) -> None:
@@ -762,28 +668,22 @@ def test_data_sets(outputs: Path) -> None:
 
 
 def test_a_thousand_jobs_stay_small(tmp_path: Path) -> None:
-    """With tables as long and wide as they get, drawn in ten artifacts; sizes are a matter of bytes,
-    not of the machine.
-    """
+    """Drawn in ten artifacts; sizes are a matter of bytes, not of the machine."""
     keys = [f"problem{i % 20}-algorithm{i % 30}-{i:010x}" for i in range(1000)]
     first = job(tmp_path, keys[0], "done", 30, 30, 1.0, DIGITS)
-    head = ",".join(["run", "seed", "output", "status", *(f"measure_{j}" for j in range(16))])
-    rows = [f"{i},{i},last,done," + ",".join(str(0.1234567 * (i + j)) for j in range(16)) for i in range(100)]
-    (first / "final.csv").write_text("\n".join([head, *rows]))
     for key in keys[1:]:
         shutil.copytree(first, tmp_path / "runs" / key)
     for i in range(10):
         artifact(tmp_path, f"ferero/fig{i}", [], jobs={str(k): key for k, key in enumerate(keys[i::10])})
     report = build(tmp_path).parent
-    jobs = list((report / "runs").glob("*.html"))
-    assert len(jobs) == 1000
-    assert sum(p.stat().st_size for p in jobs) < 15e6
-    assert (report / "runs.html").stat().st_size < 1.2e6
-    assert (report / "runs.html").read_text().count("<tr data-status") == 1000
+    pages = list((report / "artifacts").rglob("*.html"))
+    assert sum(page.read_text().count('<tr id="job-') for page in pages) == 1000
+    assert sum(page.stat().st_size for page in pages) < 0.6e6
+    assert not (report / "runs").exists()
 
 
 def test_results_markdown(outputs: Path) -> None:
-    page = results_markdown()
+    page = results_markdown(artifacts(outputs))
     assert "| artifact | claim | published | measured | tolerance | verdict | command |" in page
     assert (
         "| ferero/fig10 | statement of c2 | 1.0 ± 0.1 | 1.05 | &lt; 1e-3 | ✗ not reproduced | `mobench "
@@ -804,7 +704,7 @@ def test_results_markdown(outputs: Path) -> None:
 
 
 def test_results_summary(outputs: Path) -> None:
-    lines = results_summary_markdown().splitlines()
+    lines = summary_markdown(artifacts(outputs)).splitlines()
     assert (
         lines[0]
         == "| artifact | scale | reproduced | partial | not reproduced | inconclusive | check passed | check "
@@ -823,7 +723,7 @@ def test_results_summary(outputs: Path) -> None:
 def test_table_of_papers(outputs: Path) -> None:
     checks = [claim("a", "check passed"), claim("b", "check failed"), claim("c", "check passed")]
     artifact(outputs / KEPT, "ferero/fig2", [claim("c1", "partial"), *checks], scale="paper")
-    lines = papers_markdown(expected=["ferero/never_drawn"]).splitlines()
+    lines = papers_markdown(artifacts(outputs, ["ferero/never_drawn"])).splitlines()
     assert "`make reproduce` (laptop scale) | kept rows (paper scale)" in lines[0]
     all_four = "✓&nbsp;3 ◐&nbsp;1 ✗&nbsp;1 ○&nbsp;1"
     once = "✓&nbsp;3 ◐&nbsp;2 ✗&nbsp;1 ○&nbsp;1"
@@ -860,9 +760,9 @@ def test_a_check_without_a_verdict_is_no_claim(tmp_path: Path) -> None:
     )
     site = collect(tmp_path)
     assert [e.claim.id for e in site.best] == ["a"]
-    found = {e.claim.id: e.claim.verdict.name for e in site.checks}
+    found = {e.claim.id: mark(e.claim).name for e in site.checks}
     assert found == {"b": "check passed", "c": "check undecided", "d": "check failed"}
-    assert "| 1 passed, 1 failed, 1 undecided |" in papers_markdown(tmp_path)
+    assert "| 1 passed, 1 failed, 1 undecided |" in papers_markdown(artifacts(tmp_path))
 
 
 def test_each_claim_is_counted_once_by_the_best_rows(tmp_path: Path) -> None:
@@ -873,7 +773,7 @@ def test_each_claim_is_counted_once_by_the_best_rows(tmp_path: Path) -> None:
     kept = [claim(id, verdict, scale="paper") for id, verdict in large]
     artifact(tmp_path / KEPT, "ferero/fig2", kept, scale="paper")
     site = collect(tmp_path)
-    found = {e.claim.id: (e.claim.verdict.name, e.entry.kept) for e in site.best}
+    found = {e.claim.id: (e.claim.verdict, e.entry.kept) for e in site.best}
     assert found == {
         "a": ("not reproduced", True),
         "b": ("partial", True),
@@ -908,8 +808,7 @@ plane,lost,,,,it takes no constraints
 
 
 def test_the_board_of_a_class_puts_feasible_methods_first(tmp_path: Path) -> None:
-    """From the overview it is one click to the answer, and a second to the runs behind it."""
-    job(tmp_path, "ball-good-aaaaaaaaaa", "done", 1, 1)
+    """From the overview it is one click to the answer."""
     artifact(tmp_path, "cross/bilevel", [claim("a", "check passed")], table=BOARD)
     (board,) = boards(collect(tmp_path))
     assert [(line.name, line.rank, line.feasible) for line in board.lines] == [
@@ -924,8 +823,6 @@ def test_the_board_of_a_class_puts_feasible_methods_first(tmp_path: Path) -> Non
     page = Page((index.parent / "boards.html").read_text())
     said = "First in this run: good; no test was made. From cross/bilevel"
     assert f"Bilevel problems ball, plane {said}" in page.text
-    assert "runs.html#algorithm=good" in page.links
-    assert "runs.html#algorithm=bold" not in page.links  # no job of it was run here
     assert "lost : it takes no constraints" in page.text
 
 
@@ -984,14 +881,14 @@ def test_a_board_of_the_comparison_keeps_its_order(tmp_path: Path) -> None:
 
 
 def test_boards_call_methods_by_their_proper_names(tmp_path: Path) -> None:
-    """Their links and hints keep the names of the command line."""
+    """Their hints keep the names of the command line."""
     table = SCORES.replace("bold", "csmoo2").replace("lost", "epo")
-    job(tmp_path, "ball-csmoo2-aaaaaaaaaa", "done", 1, 1)
     artifact(tmp_path, "cross/zoo", [claim("a", "check passed")], table=table)
-    page = Page((build(tmp_path).parent / "boards.html").read_text())
+    source = (build(tmp_path).parent / "boards.html").read_text()
+    page = Page(source)
     assert "2 CSMOO-2 0.900" in page.text
     assert "EPO : does not fit" in page.text
-    assert "runs.html#algorithm=csmoo2" in page.links
+    assert 'title="algorithm=csmoo2"' in source
 
 
 def test_a_papers_page_shows_the_figures_of_the_largest_scale(
@@ -1011,54 +908,6 @@ def test_a_papers_page_shows_the_figures_of_the_largest_scale(
     monkeypatch.setattr("mobench.report.markdown.paper_info", lambda id: PaperInfo("F", "", 1, ["fig22"]))
     with pytest.raises(MobenchError, match=r"ferero/fig22 has no figure.*fig2"):
         pictures_markdown("ferero", collect(tmp_path))
-
-
-def test_a_jobs_picture_has_its_paths(tmp_path: Path) -> None:
-    """The first output rule, some of the steps with both ends, and the preference and seed of each run."""
-    folder = job(tmp_path, "vlmop2-epo-aaaaaaaaaa", "done", 3, 3)
-    assert script_name(folder) is None
-    history(folder, runs=3)
-    name = script_name(folder)
-    assert name is not None
-    assert name.startswith("assets/paths/vlmop2-epo-aaaaaaaaaa-")
-    source = script(folder).decode()
-    data = json.loads(source.removeprefix("window.mobenchPaths=").rstrip(";\n"))
-    assert data["total"] == 3
-    assert (data["steps"][0], data["steps"][-1], len(data["steps"])) == (0, 100, 24)
-    assert [run["preference"] for run in data["runs"]] == [[0.333], [0.667], [1.0]]
-    for r, run in enumerate(data["runs"]):
-        assert run["f"] == [[t + r, t - r] for t in data["steps"]]
-    (folder / "history.parquet").write_bytes(b"cut off")
-    assert b'{"problem":"The recorded steps could not be loaded: ' in script(folder)
-    build(tmp_path)
-    report = tmp_path / "report"
-    assert [p.name for p in (report / "assets/paths").iterdir()] == [Path(str(script_name(folder))).name]
-
-
-def test_settings_of_a_job_with_several_values_name_them() -> None:
-    """The algorithm's own value is of no run, and must not be read as theirs."""
-    algorithm = "algorithm:\n  step_size: 0.4\n  beta: 1.0\n"
-    config = f"{algorithm}vary:\n  step_size:\n  - 0.1\n  - 0.3\nproblem:\n  step_size: 2\n"
-    said, _ = _settings(config)
-    assert said == config.replace("step_size: 0.4", "step_size: one of vary.step_size").rstrip()
-    assert _settings("algorithm:\n  step_size: 0.4\nvary: {}\n")[0] == "algorithm:\n  step_size: 0.4"
-
-
-def test_jobs_are_told_apart_by_their_settings(outputs: Path) -> None:
-    rows = re.findall(r'<td class="differs">([^<]*)</td>', (build().parent / "runs.html").read_text())
-    assert {"step_size=60.0", "step_size=30.0", "step_size=2.0"} <= set(rows)
-    assert rows.count("–") == 5  # alone with their problem and algorithm
-
-
-def test_names_of_the_command_line() -> None:
-    """Of several names of one class the one whose settings agree."""
-    ada = {"class": "OMDTCH", "step_size": 0.02, "mirror": "pgd", "lambda_step": 1.0, "outputs": ["adaptive"]}
-    assert name_of("algorithm", ada) == "ada_omd_tch"
-    assert name_of("algorithm", ada | {"outputs": ["mean"]}) == "omd_tch"
-    assert name_of("algorithm", {"class": "FERERO"}) == "ferero"
-    assert name_of("problem", {"class": "MultiMNIST"}) is not None
-    assert name_of("algorithm", {"class": "Stranger"}) is None
-    assert name_of("algorithm", "ls") is None
 
 
 def test_kept_drawings_stand_beside_those_of_make_reproduce(outputs: Path) -> None:
@@ -1085,10 +934,10 @@ def test_kept_drawings_stand_beside_those_of_make_reproduce(outputs: Path) -> No
     )
     assert 'data-rows="kept"' in (index.parent / "claims.html").read_text()
     assert "claims.html#verdict=part&paper=ferero&rows=kept" in Page(index.read_text()).links
-    assert "- ferero/fig2 (kept rows), kept (◐ partial)" in results_markdown()
-    assert "- ferero/fig2 (kept rows) shows c1, c2 of ferero/fig10" in results_markdown()
-    assert "| fig2 |" in paper_markdown("ferero")
-    assert "| paper, kept rows | ◐&nbsp;1 |" in paper_markdown("ferero")
+    assert "- ferero/fig2 (kept rows), kept (◐ partial)" in results_markdown(artifacts(outputs))
+    assert "- ferero/fig2 (kept rows) shows c1, c2 of ferero/fig10" in results_markdown(artifacts(outputs))
+    assert "| fig2 |" in paper_markdown("ferero", site)
+    assert "| paper, kept rows | ◐&nbsp;1 |" in paper_markdown("ferero", site)
 
 
 @DECLARED
@@ -1316,38 +1165,6 @@ const scenarios = {
     out.none = [p.shown(".claim").length, p.shown(".nothing").length];
     return [out, p];
   },
-  async runs() {
-    const p = await open("runs.html#status=failed", 1200), out = {};
-    out.linked = p.shown("tbody tr").map((r) => r.cells[0].textContent);
-    await p.go("#artifact=ferero/pictures");
-    out.artifact = p.shown("tbody tr").length;
-    await p.go("#problem=multimnist&data=mnist");
-    out.data = p.shown("tbody tr").length;
-    p.click("[type=reset]");
-    await wait(30);
-    out.names = p.sort(1);
-    out.up = p.sort(4);
-    out.said = p.d.querySelector("thead th:nth-child(5)").getAttribute("aria-sort");
-    out.down = p.sort(4);
-    p.type(".filter [name=q]", "vlmop2 epo");
-    out.found = p.shown("tbody tr th a").map((a) => a.getAttribute("href"));
-    return [out, p];
-  },
-  async job() {
-    const p = await open("runs/vlmop2-epo-aaaaaaaaaa.html", 1200), out = {};
-    const residual = p.all("thead th").findIndex((th) => th.textContent === "kkt_residual_max");
-    out.residual = [p.sort(residual)[0], p.sort(residual)[0]];
-    const f = p.all("thead th").findIndex((th) => th.textContent === "f_1");
-    out.f = [p.sort(f)[0], p.sort(f)[0]];
-    p.click("summary");
-    out.open = p.shown("pre").length;
-    const ends = () => p.all("#paths .run circle").map((c) => c.getAttribute("cx")).join();
-    const before = ends(), slider = p.d.querySelector("#paths input");
-    slider.value = 0;
-    slider.dispatchEvent(new p.w.Event("input", { bubbles: true }));
-    out.paths = [p.all("#paths .run").length, ends() !== before, p.text("#paths output")];
-    return [out, p];
-  },
   async artifact() {
     const p = await open("artifacts/ferero/fig10.html#claim-3", 1200), out = {};
     out.claims = p.shown(".claim").length;
@@ -1427,10 +1244,9 @@ const to = (address) => (d) => [...d.querySelectorAll("a")].find(
   (a) => (a.getAttribute("href") || "").endsWith(address) && a.getClientRects().length > 0);
 (async () => ({
   best: await asked([link("Leaderboards")], "section[aria-labelledby=b-1] .under"),
-  differs: await asked([link("Runs"), to("runs/vlmop2-epo-aaaaaaaaaa.html")], "dl.common, p.under"),
   number: await asked([to("artifacts/ferero/fig10.html#claim-1")], "tr.claim:target .ours"),
   rows: await asked(
-    [to("artifacts/ferero/fig10.html#claim-1"), to("runs/vlmop2-pmtl-bbbbbbbbbb.html")], "h2, p.under"),
+    [to("artifacts/ferero/fig10.html#claim-1")], "table.runs tbody td code"),
 }))().catch((e) => ({ crashed: String(e.stack) })).then((out) => {
   const pre = document.createElement("pre");
   pre.id = "probe";
@@ -1475,30 +1291,24 @@ def played(report: Path, script: str, profile: Path, *flags: str) -> dict[str, A
 
 
 @pytest.mark.browser
-def test_three_questions_take_two_clicks_at_most(outputs: Path, tmp_path: Path) -> None:
-    """Which method is best on constrained problems, what differs between these runs, and where does this
-    number come from: each click is one on a link that can be seen.
+def test_two_questions_take_one_click(outputs: Path, tmp_path: Path) -> None:
+    """Which method is best on constrained problems, and where does this number come from: each click is one
+    on a link that can be seen.
     """
     artifact(outputs, "cross/bilevel", [claim("a", "check passed")], table=BOARD)
     saw = played(build().parent, QUESTIONS, tmp_path / "profile")
     assert saw["best"] == ["First in this run: good; no test was made. From cross/bilevel, laptop scale."]
-    assert "Settings that differ from those of other jobs of ferero/fig10:" in saw["differs"]
-    assert "algorithm.step_size12.5" in saw["differs"]
     assert saw["number"] == ["1.05"]
-    assert "Rows" in saw["rows"]
-    assert any("runs/vlmop2-pmtl-bbbbbbbbbb/final.csv" in text for text in saw["rows"])
+    assert "outputs/runs/vlmop2-pmtl-bbbbbbbbbb" in saw["rows"]
 
 
 ONE_OF_EACH = [
     "index.html",
     "claims.html",
-    "runs.html",
     "data.html",
     "artifacts/ferero/fig10.html",
     "artifacts/ferero/fig2.html",
     "artifacts/newpaper/fig1.html",
-    "runs/vlmop2-epo-aaaaaaaaaa.html",
-    "runs/multimnist-ls-0000000001.html",
     "data/digits-enlarged.html",
 ]
 
@@ -1554,20 +1364,6 @@ def test_in_a_browser(outputs: Path, tmp_path: Path, dark: bool) -> None:
         "searched": [5, "#q=step+SIZE"],
         "changed": [2, ""],
         "none": [0, 1],
-    }
-    assert did["runs"] == {
-        "linked": ["zdt1cccccccccc"],
-        "artifact": 2,
-        "data": 1,
-        # what is not known stays at the end
-        "up": ["1.00", "2.00", "3.50", "12.50", "30.00", "60.00", "–", "–"],
-        "said": "ascending",
-        "down": ["60.00", "30.00", "12.50", "3.50", "2.00", "1.00", "–", "–"],
-        "names": ["epo", "ls", "ls", "ls", "ls", "ls", "omd_tch", "pmtl"],
-        "found": ["runs/vlmop2-epo-aaaaaaaaaa.html"],
-    }
-    assert did["job"] == {"residual": ["1·10⁻¹²", "1.5·10⁻⁹"], "f": ["0.04545", "0.3333"], "open": 1} | {
-        "paths": [20, True, "step 0 of 100"]
     }
     assert did["artifact"]["copied"] in ("Copied", "Copy manually")
     assert did["artifact"] | {"copied": ""} == {

@@ -11,7 +11,7 @@ import pandas as pd
 
 from mobench.artifacts import Artifact, JobRows, artifact
 from mobench.artifacts import style as st
-from mobench.artifacts.checks import AllOf, AtMost, Share
+from mobench.artifacts.checks import AllOf, AtMost, Several, Share
 from mobench.artifacts.panels import curve, dress, grid, legend_below
 from mobench.artifacts.statistics import Mean, log_slope, percent
 
@@ -145,7 +145,7 @@ def blocks(a: Artifact) -> None:
 def judge_blocks(a: Artifact, left: dict[str, np.ndarray], falling: dict[str, np.ndarray]) -> None:
     """Each rule: the share of the way to the optimum that is left, and runs whose V still falls."""
 
-    def arrives(key: str, most: float) -> AllOf:
+    def arrives(key: str, most: float) -> Several:
         of = f"{BLOCKS[key]}: share of the way from V(x_0) to the optimum that is left, mean over runs"
         return AllOf(
             AtMost(Mean(left[key]), most, of=of),

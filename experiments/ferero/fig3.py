@@ -8,7 +8,7 @@ import torch
 
 from mobench.algorithms.ferero import FERERO
 from mobench.artifacts import Artifact, JobRows, artifact
-from mobench.artifacts.checks import AllOf, AtMost, Graded, Judged, Share
+from mobench.artifacts.checks import AllOf, AtMost, Graded, Judged, Several, Share
 from mobench.artifacts.published import published
 from mobench.artifacts.statistics import percent
 from mobench.artifacts.vlmop2 import front
@@ -198,7 +198,7 @@ def first_lengths(job: JobRows) -> dict[str, np.ndarray]:
 def judge_shifted(a: Artifact) -> None:
     """FERERO follows the lines through its starts; the printed step does not reach the front everywhere."""
 
-    def follows(key: str, step: str) -> AllOf:
+    def follows(key: str, step: str) -> Several:
         what = f"runs with {step}"
         kept = (on_the_way(a.jobs[key])["max"] < 0.02).to_numpy()
         on_path = Share(kept, SHARE, that="|H| < 0.02 on the path", what=what)

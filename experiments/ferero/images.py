@@ -16,7 +16,7 @@ import numpy as np
 
 from mobench.artifacts import Artifact, JobRows, artifact
 from mobench.artifacts import style as st
-from mobench.artifacts.checks import AllOf, AtMost, Count, Equal
+from mobench.artifacts.checks import AllOf, AtMost, Count, Equal, Several
 from mobench.artifacts.published import published
 from mobench.artifacts.statistics import Mean, finite_mean
 from mobench.problems import MultiMNIST
@@ -191,7 +191,7 @@ def quoted(panel: str, method: str) -> np.ndarray:
     return np.array([[points.number(metric=f"{ray} objective {m}") for m in (1, 2)] for ray in RAYS])
 
 
-def at_published(points: Mapping[str, np.ndarray], name: str) -> AllOf:
+def at_published(points: Mapping[str, np.ndarray], name: str) -> Several:
     """Asks that FERERO's points of a data set, for each measure (preferences, seeds, 2), are the published
     ones; a point whose runs were all lost is not.
     """

@@ -18,7 +18,7 @@ from mobench.algorithms.stch import STCH
 from mobench.algorithms.tch import TCH
 from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
-from mobench.artifacts.checks import Above, AllOf, AtMost, Below, Check, Graded, Share
+from mobench.artifacts.checks import Above, AllOf, AtMost, Below, Check, Comparison, Graded, Share
 from mobench.artifacts.published import Published, published
 from mobench.artifacts.statistics import percent
 from mobench.core import Weighting
@@ -70,7 +70,7 @@ def weak_optimum_step(method: Weighting) -> tuple[float, float]:
     return norm, float(-(d @ g2)) / norm if norm > 0 else 0.0
 
 
-def inside_front(a: Artifact, jobs: Iterable[str]) -> Share:
+def inside_front(a: Artifact, jobs: Iterable[str]) -> Comparison:
     """Asks that the runs of inner preferences end inside the front, for each of the jobs.
 
     The optima of the outermost preferences (weight below 0.15 or above 0.85) are at the ends.
@@ -92,7 +92,7 @@ def table5(a: Artifact) -> None:
     measured: Measured = {}
     for name, methods in METHODS.items():
         # the least of a row's methods: a "no" must hold for each of them
-        inside = percent(min(fronts[name].shares.values()))
+        inside = percent(min(fronts[name].numbers.values()))
         changed = percent(min(float((c > CHANGED).mean()) for c in changes[name].values()))
         largest = max(float(c.max()) for c in changes[name].values())
         moved = min(norm for norm, _ in steps[name])
@@ -161,10 +161,10 @@ def table1(a: Artifact) -> None:
     for name, share in {"PMTL": pmtl, "EPO": epo, "FERERO": departing}.items():
         job = name.lower()
         measured[name, "exactness"] = outcome(a.jobs[job]) + lost(a, [job])
-        rising = percent(share.shares[""])
+        rising = percent(share.numbers[""])
         words = f"{rising} of hard inner runs{lost(a, [f'{job}_hard'])} rise and arrive"
         if name == "FERERO":
-            words += f" with c_h = 0.1 and 10 inner steps, {percent(printed.shares[''])} as printed"
+            words += f" with c_h = 0.1 and 10 inner steps, {percent(printed.numbers[''])} as printed"
         measured[name, "controlled ascent"] = words
     cells = published("ferero/table1")
     a.refer("ferero/fig3", "c-pmtl-inexact", "d-epo-exact", "e-ferero-exact")
@@ -180,7 +180,7 @@ def outcome(job: JobRows) -> str:
     return f"{percent(arrived().share(job))} of {len(first_output(job))} runs ({spread(job)})"
 
 
-def ascents(job: JobRows, what: str, at_most: float | None = None) -> Share:
+def ascents(job: JobRows, what: str, at_most: float | None = None) -> Comparison:
     """Asks that an objective rises on the way of the inner preferences' runs, and that they arrive."""
     rising = rises(job) > VISIBLE
     that = f"rise by more than {VISIBLE:g} and end within 5° of the ray and 1e-2 of the front"

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from mobench.artifacts import Artifact, JobRows, RunCount
-from mobench.artifacts.checks import Check, Judged, Share
+from mobench.artifacts.checks import Check, Comparison, Judged, Share
 from mobench.artifacts.panels import grid
 from mobench.artifacts.statistics import percent
 from mobench.artifacts.vlmop2 import front, key_of_paths, trajectories
@@ -69,16 +69,16 @@ class Condition:
         found = self.of(job, preferences)
         return float(found.mean()) if len(found) else 0.0
 
-    def most(self, job: JobRows, preferences: Sequence[int] | None = None, what: str = "runs") -> Share:
+    def most(self, job: JobRows, preferences: Sequence[int] | None = None, what: str = "runs") -> Comparison:
         """Asks it of SHARE of the runs."""
         return Share(self.of(job, preferences), SHARE, that=self.words, what=what)
 
-    def most_of_each(self, jobs: Mapping[str, JobRows], partial: bool = False) -> Share:
+    def most_of_each(self, jobs: Mapping[str, JobRows], partial: bool = False) -> Comparison:
         """Asks it of SHARE of the runs of each of these jobs."""
         found = {name: self.of(job) for name, job in jobs.items()}
         return Share(found, SHARE, that=self.words, partial=partial)
 
-    def both_sides(self, job: JobRows, what: str = "runs") -> Share:
+    def both_sides(self, job: JobRows, what: str = "runs") -> Comparison:
         """Asks it of SHARE of the outer and of the inner preferences' runs, which hard starts tell apart."""
         found = {"outer": self.of(job, OUTER), "inner": self.of(job, INNER)}
         return Share(found, SHARE, that=self.words, what=what)

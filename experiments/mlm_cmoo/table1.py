@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mobench.artifacts import Artifact, artifact
-from mobench.artifacts.checks import AtLeast, Below, Check, Count, Inside, Judged
+from mobench.artifacts.checks import AtLeast, Below, Check, Comparison, Count, Inside, Judged
 from mobench.artifacts.published import published
 
 from .timing import TASKS, Cell, Timed, Times, arrived, needed
@@ -175,14 +175,14 @@ def judge(a: Artifact, times: Times) -> None:
         )
 
 
-def as_known(check: Inside | Below | AtLeast, of: int, nothing: str) -> Check:
+def as_known(check: Comparison, of: int, nothing: str) -> Check:
     """The check where it fails, or where all of its numbers are known; otherwise it is not decided.
 
     of: how many numbers there are; nothing: what to say if none is known.
     """
-    if check.failing or len(check.named) == of:
+    if check.failing or len(check.values) == of:
         return check
-    return Judged(None, check.measured if check.named else nothing, check.tolerance)
+    return Judged(None, check.measured if check.values else nothing, check.tolerance)
 
 
 def judge_times(a: Artifact, times: Times, no_ratio: str) -> None:

@@ -83,33 +83,28 @@ class Cleaning(Tasks):
         return int(self.rows.config["problem"]["train_size"])
 
 
+@dataclass(frozen=True)
 class BothReadings(Check):
     """One check for each reading of the paper; "partial" where it holds under one of them."""
 
-    def __init__(self, checks: Mapping[str, Check]) -> None:
-        self.checks = checks
+    checks: Mapping[str, Check]
 
-    @property
-    def holds(self) -> Holds:
+    def _holds(self) -> Holds:
         if any(check.holds is None for check in self.checks.values()):
             return None
         return graded(check.holds is True for check in self.checks.values())
 
-    @property
-    def measured(self) -> str:
+    def _measured(self) -> str:
         return "; ".join(f"{name}: {check.measured}" for name, check in self.checks.items())
 
-    @property
-    def tolerance(self) -> str:
+    def _tolerance(self) -> str:
         each = " or ".join(dict.fromkeys(check.tolerance for check in self.checks.values()))
         return f"{each}, under both readings of the scale (partial: one)"
 
-    @property
-    def why(self) -> str:
+    def _why(self) -> str:
         return "Not all runs that it needs finished." if self.holds is None else ""
 
-    @property
-    def gauges(self) -> tuple[Gauge, ...]:
+    def _gauges(self) -> tuple[Gauge, ...]:
         return tuple(
             replace(gauge, of=f"{gauge.of} ({name})".strip())
             for name, check in self.checks.items()

@@ -13,7 +13,7 @@ import pandas as pd
 
 from mobench.artifacts import JobRows
 from mobench.artifacts import style as st
-from mobench.artifacts.checks import AllOf, Check, Ordered, SurelyAbove
+from mobench.artifacts.checks import AllOf, Check, Ordered
 from mobench.artifacts.panels import curve
 from mobench.artifacts.statistics import Mean, standard_error
 
@@ -125,7 +125,7 @@ def ends(means: Mapping[Any, Mean], digits: str, unit: str = "") -> str:
     return "; ".join(f"{name}: {mean.ends(digits, unit)}" for name, mean in means.items())
 
 
-def rises(values: Mapping[Any, float], of: str, sure: SurelyAbove, **kw: Any) -> Check:
+def rises(values: Mapping[Any, float], of: str, sure: Check, **kw: Any) -> Check:
     """Returns the check that values rise, or stay, in their order, and that the change over all is sure."""
     return sure if sure.holds is None else AllOf(Ordered(values, strict=False, of=of, **kw), sure)
 

@@ -1,13 +1,15 @@
 """Checks: what was measured, compared with what was asked, written by the same object.
 
-A check knows whether it holds, and writes its own measured values and its own tolerance, so that text and
-code cannot drift:
+A check is data: values, the bounds or the target that they are compared with, and how (`over`). One renderer
+writes whether it holds, what was measured and what was asked, so that text and code cannot drift:
 
     >>> check = AtMost(0.013, 0.02, of="|x - x*|")
     >>> check.holds, check.measured, check.tolerance
     (True, '|x - x*| = 0.013', '|x - x*| <= 0.02')
 
-| asks                                   | kinds                                                      |
+Short constructors make the data:
+
+| asks                                   | constructors                                               |
 | -------------------------------------- | ---------------------------------------------------------- |
 | a number against a bound               | `AtMost`, `Below`, `AtLeast`, `Above`                      |
 | a number near another, or in a range   | `Within`, `Inside`                                         |
@@ -16,7 +18,7 @@ code cannot drift:
 | an order                               | `Ordered`, `Smallest`, `Largest`                           |
 | the same                               | `Equal`                                                    |
 | none of the above                      | `Judged`                                                   |
-| several                                | `AllOf`, `AnyOf`, `Graded` (partial where a weaker one holds) |
+| several                                | `AllOf`, `Graded` (partial where a weaker one holds)       |
 | not measured well enough               | `Undecided`, `check.provided(enough, "why not")`           |
 
 A number is a float, a `Mean` over seeds (compared by its mean, written with its interval), or a mapping from
@@ -28,16 +30,20 @@ neither does a check of nothing. `of` names what is measured, `unit` follows eac
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from mobench.artifacts.statistics import Mean, percent
 
 Holds = bool | Literal["partial"] | None  # None: these rows cannot decide it
+Number = float | Mean
+Numbers = Number | Mapping[Any, Number]
+Over = Literal["each", "interval", "share", "count", "order", "smallest", "largest", "equal"]
+MOST_SHOWN = 8  # names in a list
+ALONE = ""  # name of the one value of a check without names
 
 
 @dataclass(frozen=True)
@@ -64,834 +70,643 @@ class Gauge:
     strict: bool = False
 
 
-def _spread(number: Any) -> float | None:
-    """Half of the 95 % interval of a mean over seeds."""
-    half = float(number.half) if isinstance(number, Mean) else float("nan")
-    return half if np.isfinite(half) else None
-
-
-def _label(of: str, name: Any) -> str:
-    """Returns the label of a gauge: the quantity, and which of several it is for."""
-    return ", ".join(part for part in (of, str(name)) if part)
-
-
-Number = float | Mean
-Numbers = Number | Mapping[Any, Number]
-MOST_SHOWN = 8  # names in a list
-
-
 def graded(held: Iterable[bool], partial: bool = True) -> Holds:
-    """Whether all hold; "partial" if only some do, and `partial` allows it. Of nothing: False."""
-    found = [bool(x) for x in held]
-    if found and all(found):
+    """Returns whether all hold, or "partial" if only some do and `partial` allows it. Of nothing: False."""
+    each = [bool(x) for x in held]
+    if each and all(each):
         return True
-    return "partial" if partial and any(found) else False
+    return "partial" if partial and any(each) else False
 
 
 def listed(names: Iterable[Any]) -> str:
-    """Names with commas, cut off where they are many."""
+    """Returns names with commas, cut off where they are many."""
     every = [str(name) for name in names]
-    return ", ".join(every[:MOST_SHOWN]) + (
-        f" and {len(every) - MOST_SHOWN} more" if len(every) > MOST_SHOWN else ""
-    )
+    more = f" and {len(every) - MOST_SHOWN} more" if len(every) > MOST_SHOWN else ""
+    return ", ".join(every[:MOST_SHOWN]) + more
 
 
-def said_of(name: Any, number: str) -> str:
-    """Writes a name and its number, with a colon where the name would be read on into it: "u = 1: 2.3"."""
+def label_value(name: Any, number: str) -> str:
+    """Returns "u 2.3", or "u = 1: 2.3" where the name ends in a digit or holds an equals sign."""
     words = str(name)
     return f"{words}: {number}" if "=" in words or words[-1:].isdigit() else f"{words} {number}".strip()
 
 
+def _joined(texts: Iterable[str]) -> str:
+    """Returns texts with semicolons, each of their parts once."""
+    return "; ".join(dict.fromkeys(part for text in texts for part in text.split("; ") if part))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Check:
-    """What was measured and what was asked. Kinds give `holds`, `measured` and `tolerance`."""
+    """What was measured and what was asked.
+
+    Kinds define the five views `_holds`, `_measured`, `_tolerance`, `_why` and `_gauges`. What a caller adds:
+
+    Args:
+        more: further numbers after the measured ones, of which nothing is asked.
+        note: words after the tolerance, such as what a pilot had.
+        undecided: why these rows cannot decide it; then it does not hold, nor fail.
+        limited: what was run is not quite what was claimed, so it is partial at best.
+    """
+
+    more: str = ""
+    note: str = ""
+    undecided: str | None = None
+    limited: bool = False
+
+    def _holds(self) -> Holds:
+        raise NotImplementedError
+
+    def _measured(self) -> str:
+        raise NotImplementedError
+
+    def _tolerance(self) -> str:
+        raise NotImplementedError
+
+    def _why(self) -> str:
+        return ""
+
+    def _gauges(self) -> Iterable[Gauge]:
+        return ()
 
     @property
     def holds(self) -> Holds:
         """True, "partial", False, or None where the rows cannot decide it."""
-        raise NotImplementedError
+        if self.undecided is not None:
+            return None
+        outcome = self._holds()
+        return "partial" if self.limited and outcome is True else outcome
 
     @property
     def measured(self) -> str:
         """What was measured, in words."""
-        raise NotImplementedError
+        return self._measured() + self.more
 
     @property
     def tolerance(self) -> str:
         """What was asked, in words."""
-        raise NotImplementedError
+        return self._tolerance() + self.note
 
     @property
     def why(self) -> str:
         """Why the rows cannot decide it (`holds` is None)."""
-        return ""
+        return self._why() if self.undecided is None else self.undecided
 
     @property
     def gauges(self) -> tuple[Gauge, ...]:
         """Its numbers with their tolerances, for a reader who looks at them; none of what is no number."""
-        return ()
+        return tuple(self._gauges())
 
-    def also(self, text: str) -> Check:
+    def also(self, text: str) -> Self:
         """Returns the same check with further numbers after the measured ones, of which nothing is asked."""
-        return Judged(
-            self.holds, f"{self.measured}; {text}", self.tolerance, why=self.why, gauges=self.gauges
-        )
+        return replace(self, more=f"{self.more}; {text}")
 
-    def because(self, text: str) -> Check:
+    def because(self, text: str) -> Self:
         """Returns the same check with words in brackets after its tolerance, such as what a pilot had."""
-        return Judged(
-            self.holds, self.measured, f"{self.tolerance} ({text})", why=self.why, gauges=self.gauges
-        )
+        return replace(self, note=f"{self.note} ({text})")
 
-    def provided(self, enough: bool | np.bool_ | int, otherwise: str) -> Check:
+    def provided(self, enough: bool | np.bool_ | int, otherwise: str) -> Self:
         """Returns the check itself if there is enough to decide it, else an undecided one that says why."""
-        return self if enough else Undecided(otherwise, self)
+        return self if enough else replace(self, undecided=otherwise)
 
-    def partial_at_best(self, limited: bool = True) -> Check:
+    def partial_at_best(self, limited: bool = True) -> Self:
         """Returns the same check, but partial where it holds: what was run is not quite what was claimed."""
-        if not limited or self.holds is not True:
-            return self
-        return Judged("partial", self.measured, self.tolerance, why=self.why, gauges=self.gauges)
+        return replace(self, limited=self.limited or limited)
 
 
-class Judged(Check):
-    """The odd one: judged by the caller, who writes both texts. Rather use a kind that writes them."""
-
-    def __init__(
-        self,
-        holds: Holds | np.bool_,
-        measured: str,
-        tolerance: str,
-        why: str = "",
-        gauges: tuple[Gauge, ...] = (),
-    ) -> None:
-        self._holds: Holds = bool(holds) if isinstance(holds, np.bool_) else holds
-        self._measured = measured
-        self._tolerance = tolerance
-        self._why = why
-        self._gauges = gauges
-
-    @property
-    def gauges(self) -> tuple[Gauge, ...]:
-        return self._gauges
-
-    @property
-    def holds(self) -> Holds:
-        return self._holds
-
-    @property
-    def measured(self) -> str:
-        return self._measured
-
-    @property
-    def tolerance(self) -> str:
-        return self._tolerance
-
-    @property
-    def why(self) -> str:
-        return self._why
-
-
-@dataclass(frozen=True)
-class Undecided(Check):
-    """What these rows cannot decide. `check`: what was measured nevertheless."""
-
-    reason: str
-    check: Check | None = None
-
-    @property
-    def holds(self) -> Holds:
-        return None
-
-    @property
-    def measured(self) -> str:
-        return self.check.measured if self.check else "–"
-
-    @property
-    def tolerance(self) -> str:
-        return self.check.tolerance if self.check else "–"
-
-    @property
-    def why(self) -> str:
-        return self.reason
-
-    @property
-    def gauges(self) -> tuple[Gauge, ...]:
-        return self.check.gauges if self.check else ()
-
-
-@dataclass(frozen=True)
-class _Numbers(Check):
-    """Checks of one number, or of several by name."""
-
-    value: Numbers
-
-    @property
-    def named(self) -> dict[Any, Number]:
-        return dict(self.value) if isinstance(self.value, Mapping) else {"": self.value}
-
-    def _holds(self, name: Any, number: float) -> bool:
-        raise NotImplementedError
-
-    @property
-    def failing(self) -> list[Any]:
-        """Names of the numbers that do not hold."""
-        return [name for name, number in self.named.items() if not self._holds(name, float(number))]
-
-    @property
-    def holds(self) -> Holds:
-        held = (self._holds(name, float(number)) for name, number in self.named.items())
-        return graded(held, getattr(self, "partial", False))
-
-    def _ends(self, name: Any) -> dict[str, Any] | None:
-        """Ends of the tolerance of a number, whether they are strict, and its target; None: it has none."""
-        return None
-
-    @property
-    def gauges(self) -> tuple[Gauge, ...]:
-        of = getattr(self, "of", "")
-        unit = getattr(self, "unit", "")
-        than = getattr(self, "than", "")
-        bound = f" (bound: {than})" if than else ""
-        return tuple(
-            Gauge(_label(of, name) + bound, float(v), spread=_spread(v), unit=unit, **ends)
-            for name, v in self.named.items()
-            if (ends := self._ends(name)) is not None
-        )
-
-    def _write(self, number: Number) -> str:
-        digits = getattr(self, "digits", ".4g")
-        unit = getattr(self, "unit", "")
-        return number.words(digits, unit) if isinstance(number, Mean) else f"{number:{digits}}{unit}"
-
-    def _more(self, name: Any) -> str:
-        """What follows a number: what it is compared with."""
-        return ""
-
-    @property
-    def measured(self) -> str:
-        of = getattr(self, "of", "")
-        if isinstance(self.value, Mapping):
-            each = ", ".join(said_of(n, self._write(v) + self._more(n)) for n, v in self.value.items())
-            return f"{of}: {each}" if of else each
-        number = self._write(self.value) + self._more("")
-        if not of:
-            return number
-        return f"{of}: {number}" if "=" in of else f"{of} = {number}"
-
-    def _each(self, text: str) -> str:
-        """A tolerance, of each number."""
-        if not isinstance(self.value, Mapping) or len(self.value) < 2:
-            return text
-        return f"{text}, each{' (partial: some)' if getattr(self, 'partial', False) else ''}"
-
-
-@dataclass(frozen=True)
-class _Bounded(_Numbers):
-    """A number against a bound.
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Check):
+    """Values against what is asked of them.
 
     Args:
-        value: what was measured.
-        bound: a number, or one for each name.
-        of: what is measured.
-        than: what the bound is ("the best baseline"); then the bound counts as measured, too.
-    """
-
-    bound: Numbers
-    _: KW_ONLY
-    of: str = ""
-    than: str = ""
-    unit: str = ""
-    digits: str = ".4g"
-    partial: bool = False
-    sign: ClassVar[str]
-    compare: ClassVar[Callable[[Any, Any], bool]]
-
-    def _ends(self, name: Any) -> dict[str, Any]:
-        end = "high" if self.sign[0] == "<" else "low"
-        return {end: float(self._bound(name)), "strict": len(self.sign) == 1}
-
-    def _bound(self, name: Any) -> Number:
-        return self.bound[name] if isinstance(self.bound, Mapping) else self.bound
-
-    def _holds(self, name: Any, number: float) -> bool:
-        return bool(type(self).compare(number, float(self._bound(name))))
-
-    def _more(self, name: Any) -> str:
-        if isinstance(self.bound, Mapping):
-            bound = self._write(self._bound(name))
-            return f" ({said_of(self.than, bound) if self.than else f'{self.sign} {bound}'})"
-        return ""
-
-    @property
-    def measured(self) -> str:
-        if self.than and not isinstance(self.bound, Mapping):
-            return f"{super().measured}; {said_of(self.than, self._write(self.bound))}"
-        return super().measured
-
-    @property
-    def tolerance(self) -> str:
-        own = "its own bound" if isinstance(self.bound, Mapping) else f"{float(self.bound):g}{self.unit}"
-        return self._each(f"{self.of} {self.sign} {self.than or own}".strip())
-
-
-class AtMost(_Bounded):
-    """value <= bound."""
-
-    sign = "<="
-    compare = operator.le
-
-
-class Below(_Bounded):
-    """value < bound."""
-
-    sign = "<"
-    compare = operator.lt
-
-
-class AtLeast(_Bounded):
-    """value >= bound."""
-
-    sign = ">="
-    compare = operator.ge
-
-
-class Above(_Bounded):
-    """value > bound."""
-
-    sign = ">"
-    compare = operator.gt
-
-
-@dataclass(frozen=True)
-class Within(_Numbers):
-    """|value - target| <= tolerance. `target`: a number, or one for each name; `to`: what it is."""
-
-    target: Numbers
-    by: float
-    _: KW_ONLY
-    of: str = ""
-    to: str = "exact"
-    unit: str = ""
-    digits: str = ".4g"
-    partial: bool = False
-
-    def _ends(self, name: Any) -> dict[str, float]:
-        target = float(self._target(name))
-        return {"low": target - self.by, "high": target + self.by, "target": target}
-
-    def _target(self, name: Any) -> Number:
-        return self.target[name] if isinstance(self.target, Mapping) else self.target
-
-    def _holds(self, name: Any, number: float) -> bool:
-        return bool(abs(number - float(self._target(name))) <= self.by)
-
-    def _more(self, name: Any) -> str:
-        return f" ({self.to} {self._write(self._target(name))})"
-
-    @property
-    def tolerance(self) -> str:
-        return self._each(f"|{self.of or 'measured'} - {self.to}| <= {self.by:g}{self.unit}")
-
-
-@dataclass(frozen=True)
-class Inside(_Numbers):
-    """low <= value <= high."""
-
-    low: float
-    high: float
-    _: KW_ONLY
-    of: str = ""
-    unit: str = ""
-    digits: str = ".4g"
-    partial: bool = False
-
-    def _ends(self, name: Any) -> dict[str, float]:
-        return {"low": self.low, "high": self.high}
-
-    def _holds(self, name: Any, number: float) -> bool:
-        return bool(self.low <= number <= self.high)
-
-    @property
-    def tolerance(self) -> str:
-        return self._each(f"{self.of} in [{self.low:g}, {self.high:g}]{self.unit}".strip())
-
-
-@dataclass(frozen=True)
-class _Surely(Check):
-    """The 95 % interval of a mean over seeds lies beside a bound.
-
-    Args:
-        value: a `Mean`, or one for each name.
-        bound: what the interval must lie above, or below.
-        near: the mean must be farther than this from the bound.
-        agree: where there are too few seeds for an interval, all of them must lie on that side; otherwise
-            they never hold.
+        values: what was measured, by name (`ALONE` for one value): numbers; truth values of runs for a share;
+            one truth value each for a count; anything for "equal".
+        over: what is compared: "each" value; the 95 % "interval" of each mean over seeds; the "share" of
+            truth values of each name; their "count"; the "order" of neighbours, whose rise (`low` = 0) or
+            fall (`high` = 0) counts; whether the `target` is the name of the "smallest" or "largest"; whether
+            values are "equal" to those of the target.
+        low: the bound from below, one or by name; None: there is none.
+        high: the bound from above, likewise.
+        strict: the bounds themselves do not hold.
+        target: the value that is asked for, one or by name.
+        by: the margin: how far from its target a value may be, how much farther than its bound a mean must
+            be, by how much neighbours may miss their order.
+        agree: where there are too few seeds for an interval, all of them must lie on the side that is asked
+            for; otherwise they never hold.
+        of: what is measured; of truth values, the condition.
+        what: what is counted.
+        than: what the bound or the target is ("the best baseline"); then the bound counts as measured, too.
+        unit, digits: of each number; for shares, digits is their number.
+        total: how many there are, of a count of which some were not run.
         partial: some of the names make it partial.
     """
 
-    value: Mean | Mapping[Any, Mean]
-    bound: float = 0.0
-    _: KW_ONLY
-    of: str = ""
-    near: float = 0.0
+    values: Mapping[Any, Any]
+    over: Over = "each"
+    low: Numbers | None = None
+    high: Numbers | None = None
+    strict: bool = False
+    target: Any = None
+    by: float = 0.0
     agree: bool = False
-    unit: str = ""
-    digits: str = "+.3g"
-    partial: bool = False
-    sign: ClassVar[int]
-    side: ClassVar[str]
-
-    @property
-    def named(self) -> dict[Any, Mean]:
-        return dict(self.value) if isinstance(self.value, Mapping) else {"": self.value}
-
-    def on_this_side(self, mean: Mean) -> bool:
-        """Whether a mean is surely on this side."""
-        distance = self.sign * (mean.mean - self.bound)
-        if np.isfinite(mean.half):
-            return bool(distance > mean.half and distance > self.near)
-        if not self.agree or not len(mean.values):
-            return False
-        return bool((self.sign * (mean.values - self.bound) > 0).all() and distance > self.near)
-
-    @property
-    def gauges(self) -> tuple[Gauge, ...]:
-        end: dict[str, Any] = {"low" if self.sign > 0 else "high": self.bound + self.sign * self.near}
-        return tuple(
-            Gauge(_label(self.of, name), m.mean, spread=_spread(m), unit=self.unit, strict=True, **end)
-            for name, m in self.named.items()
-        )
-
-    @property
-    def failing(self) -> list[Any]:
-        """Names of the means that are not surely on this side."""
-        return [name for name, mean in self.named.items() if not self.on_this_side(mean)]
-
-    @property
-    def holds(self) -> Holds:
-        if self.agree and any(
-            not np.isfinite(m.values).all() or not len(m.values) for m in self.named.values()
-        ):
-            return None
-        return graded((self.on_this_side(mean) for mean in self.named.values()), self.partial)
-
-    @property
-    def why(self) -> str:
-        return "Not measured in every run; more seeds decide." if self.holds is None else ""
-
-    @property
-    def measured(self) -> str:
-        each = ", ".join(said_of(n, m.words(self.digits, self.unit)) for n, m in self.named.items())
-        return f"{self.of}: {each}" if self.of else each
-
-    @property
-    def tolerance(self) -> str:
-        many = len(self.named) > 1
-        farther = f" and by more than {self.near:g}{self.unit}" if self.near else ""
-        few = " (or all seeds, where they are too few for one)" if self.agree else ""
-        return (
-            f"95 % interval over seeds{few} {self.side} {self.bound:g}{self.unit}{farther}"
-            f"{', each' if many else ''}{' (partial: some)' if many and self.partial else ''}"
-        )
-
-
-class SurelyAbove(_Surely):
-    """The interval lies above the bound."""
-
-    sign = 1
-    side = "above"
-
-
-class SurelyBelow(_Surely):
-    """The interval lies below the bound."""
-
-    sign = -1
-    side = "below"
-
-
-@dataclass(frozen=True)
-class Share(Check):
-    """The share of runs of which a condition holds.
-
-    Args:
-        found: one truth value per run, or that for each name.
-        at_least: the share that is asked for, of each name.
-        at_most: the share that is allowed (instead of `at_least`).
-        that: the condition, in words ("within 1° of the ray").
-        what: what is counted.
-    """
-
-    found: np.ndarray | Sequence[bool] | Mapping[Any, np.ndarray]
-    at_least: float = 1.0
-    _: KW_ONLY
-    at_most: float | None = None
-    that: str = ""
-    what: str = "runs"
-    digits: int = 0
-    partial: bool = False
-
-    @property
-    def shares(self) -> dict[Any, float]:
-        """The share by name; NaN of no run."""
-        found = self.found if isinstance(self.found, Mapping) else {"": self.found}
-        return {name: float(np.mean(x)) if len(x) else float("nan") for name, x in found.items()}
-
-    def _holds(self, share: float) -> bool:
-        return share >= self.at_least if self.at_most is None else share <= self.at_most
-
-    @property
-    def gauges(self) -> tuple[Gauge, ...]:
-        end: dict[str, Any] = (
-            {"low": 100 * self.at_least} if self.at_most is None else {"high": 100 * self.at_most}
-        )
-        words = f"share of {self.what}{f': {self.that}' if self.that else ''}"
-        return tuple(
-            Gauge(_label(words, name), 100 * share, unit=" %", **end) for name, share in self.shares.items()
-        )
-
-    @property
-    def failing(self) -> list[Any]:
-        """Names whose share does not hold."""
-        return [name for name, share in self.shares.items() if not self._holds(share)]
-
-    @property
-    def holds(self) -> Holds:
-        return graded((self._holds(share) for share in self.shares.values()), self.partial)
-
-    @property
-    def measured(self) -> str:
-        shares = self.shares
-        before = f"{self.that} in " if self.that else ""
-        if not isinstance(self.found, Mapping):
-            return f"{before}{percent(shares[''], self.digits)} of {len(self.found)} {self.what}"
-        if len(shares) > MOST_SHOWN:
-            worst = (min if self.at_most is None else max)(shares, key=lambda name: shares[name])
-            edge = "at least" if self.at_most is None else "at most"
-            least = percent(shares[worst], self.digits)
-            return f"{before}{edge} {least} of the {self.what} ({worst}; {len(shares)} in all)"
-        each = {n: f"{percent(s, self.digits)} of {len(self.found[n])}" for n, s in shares.items()}
-        said = ", ".join(said_of(name, number) for name, number in each.items())
-        return f"share of the {self.what} ({self.that}): {said}" if before else f"{self.what}: {said}"
-
-    @property
-    def tolerance(self) -> str:
-        edge = (
-            f"at least {percent(self.at_least)}"
-            if self.at_most is None
-            else f"at most {percent(self.at_most)}"
-        )
-        if self.at_most is None and self.at_least == 1.0:
-            edge = "all"
-        text = f"{self.that + ' in ' if self.that else ''}{edge} of the {self.what}"
-        if len(self.shares) < 2:
-            return text
-        return f"{text}, each{' (partial: some)' if self.partial else ''}"
-
-
-@dataclass(frozen=True)
-class Count(Check):
-    """How many of a few named things hold.
-
-    Args:
-        found: a truth value for each name.
-        at_least: how many must hold (None: all).
-        at_most: how many may hold (instead of `at_least`; 0: none).
-        that: the condition, in words.
-        what: what is counted.
-        partial: one that holds makes it partial.
-        of: how many there are (None: those in `found`), where some of them were not run. Those count as not
-            holding, so whoever passes it also says that the check is undecided (see `provided`).
-    """
-
-    found: Mapping[Any, bool | np.bool_]
-    at_least: int | None = None
-    _: KW_ONLY
-    at_most: int | None = None
-    that: str = ""
+    of: str = ""
     what: str = ""
+    than: str = ""
+    unit: str = ""
+    digits: Any = ".4g"
+    total: int | None = None
     partial: bool = False
-    of: int | None = None
+
+    # numbers, and which of them hold
+
+    @property
+    def numbers(self) -> dict[Any, float]:
+        """The numbers that are compared, by name: shares, or the values themselves; NaN of no run."""
+        if self.over == "share":
+            return {n: float(np.mean(x)) if len(x) else math.nan for n, x in self.values.items()}
+        return {name: float(value) for name, value in self.values.items()}
 
     @property
     def number(self) -> int:
-        """How many hold."""
-        return sum(bool(x) for x in self.found.values())
-
-    @property
-    def total(self) -> int:
-        """How many there are."""
-        return len(self.found) if self.of is None else self.of
-
-    @property
-    def gauges(self) -> tuple[Gauge, ...]:
-        asked = self.total if self.at_least is None else self.at_least
-        low = float(asked) if self.at_most is None else None
-        high = None if self.at_most is None else float(self.at_most)
-        words = f"how many of {self.total} {self.what}".strip()
-        label = f"{words}: {self.that}" if self.that else words
-        return (Gauge(label, float(self.number), low, high),)
+        """How many hold, of a count."""
+        return sum(bool(x) for x in self.values.values())
 
     @property
     def failing(self) -> list[Any]:
-        """Names of those that do not hold (with `at_most`: that do)."""
-        return [name for name, x in self.found.items() if bool(x) == (self.at_most is not None)]
+        """Names of those that do not hold (of a count with a highest number: that do)."""
+        if self.over == "equal":
+            names = dict.fromkeys((*self.target, *self.values))
+            missing = object()
+            return [n for n in names if self.values.get(n, missing) != self.target.get(n, missing)]
+        if self.over == "count":
+            return [name for name, x in self.values.items() if bool(x) == (self.high is not None)]
+        return [name for name, number in self.numbers.items() if not self._fits(name, number)]
+
+    def _bound(self, bound: Any, name: Any) -> Any:
+        return bound[name] if isinstance(bound, Mapping) else bound
+
+    def _fits(self, name: Any, number: float) -> bool:
+        """Returns whether one number holds; a NaN does not."""
+        if self.over == "interval":
+            return self._surely(self.values[name])
+        if self.target is not None:
+            return bool(abs(number - float(self._bound(self.target, name))) <= self.by)
+        if self.low is not None:
+            low = float(self._bound(self.low, name))
+            if not (number > low if self.strict else number >= low):
+                return False
+        if self.high is not None:
+            high = float(self._bound(self.high, name))
+            return bool(number < high if self.strict else number <= high)
+        return not math.isnan(number)
 
     @property
-    def holds(self) -> Holds:
-        if self.at_most is not None:
-            return self.number <= self.at_most
-        if self.number >= (max(1, self.total) if self.at_least is None else self.at_least):
-            return True
-        return "partial" if self.partial and self.number else False
+    def _side(self) -> tuple[int, float]:
+        """The side on which an interval must lie, 1 or -1, and the bound."""
+        return (1, float(self.low)) if self.low is not None else (-1, float(self.high))  # type: ignore[arg-type]
 
-    @property
-    def measured(self) -> str:
-        words = (
-            f"{self.that + ' in ' if self.that else ''}{self.number} of {len(self.found)} {self.what}".strip()
-        )
-        if not self.failing:
-            return words
-        return f"{words}; {'these' if self.at_most is not None else 'not'}: {listed(self.failing)}"
+    def _surely(self, mean: Mean) -> bool:
+        sign, bound = self._side
+        distance = sign * (mean.mean - bound)
+        if np.isfinite(mean.half):
+            return bool(distance > mean.half and distance > self.by)
+        if not self.agree or not len(mean.values):
+            return False
+        return bool((sign * (mean.values - bound) > 0).all() and distance > self.by)
 
-    @property
-    def tolerance(self) -> str:
-        if self.at_most is not None:
-            nothing = "no" if self.what else "none"
-            asked = nothing if self.at_most == 0 else f"at most {self.at_most}"
-        else:
-            asked = "all" if self.at_least is None else f"at least {self.at_least} of {self.total}"
-        words = f"{self.that + ' in ' if self.that else ''}{asked} {self.what}".strip()
-        return words + (" (partial: some)" if self.partial else "")
-
-
-@dataclass(frozen=True)
-class Ordered(_Numbers):
-    """Numbers rise, or fall, in the order of their names.
-
-    slack: by how much each may miss it; strict: whether neighbours that are equal miss it.
-    """
-
-    value: Mapping[Any, Number]
-    _: KW_ONLY
-    falling: bool = False
-    strict: bool = True
-    slack: float = 0.0
-    of: str = ""
-    unit: str = ""
-    digits: str = ".4g"
-    partial: bool = False
+    def _unmeasured(self) -> bool:
+        """Returns whether seeds had to agree, and some have no value."""
+        means = self.values.values()
+        return self.agree and any(not np.isfinite(m.values).all() or not len(m.values) for m in means)
 
     @property
     def steps(self) -> list[bool]:
-        """Whether each number follows the one before it as asked."""
-        x = np.array([float(v) for v in self.value.values()])
-        rise = np.diff(-x if self.falling else x)
-        if self.slack:
-            return [bool(r >= -self.slack) for r in rise]
+        """Tells of each number after the first whether it follows the one before it as asked."""
+        numbers = np.array(list(self.numbers.values()))
+        rise = np.diff(numbers if self.low is not None else -numbers)
+        if self.by:
+            return [bool(r >= -self.by) for r in rise]
         return [bool(r > 0 if self.strict else r >= 0) for r in rise]
 
-    @property
-    def holds(self) -> Holds:
-        return graded(self.steps, self.partial)
-
-    @property
-    def tolerance(self) -> str:
-        way = "falling" if self.falling else "rising"
-        words = f"{way} in this order" + (f", up to {self.slack:g}{self.unit}" if self.slack else "")
-        if not self.strict and not self.slack:
-            words += ", or equal"
-        return words + (" (partial: some neighbours)" if self.partial else "")
-
-
-@dataclass(frozen=True)
-class _Extreme(_Numbers):
-    """One of the named numbers is strictly the smallest, or largest."""
-
-    value: Mapping[Any, Number]
-    name: Any
-    _: KW_ONLY
-    of: str = ""
-    unit: str = ""
-    digits: str = ".4g"
-    sign: ClassVar[int]
-    word: ClassVar[str]
-
-    @property
-    def holds(self) -> Holds:
-        own = self.sign * float(self.value[self.name])
-        others = [self.sign * float(v) for name, v in self.value.items() if name != self.name]
+    def _first(self) -> bool:
+        sign = 1 if self.over == "smallest" else -1
+        own = sign * self.numbers[self.target]
+        others = [sign * x for name, x in self.numbers.items() if name != self.target]
         return bool(others) and not math.isnan(own) and all(own < other for other in others)
 
     @property
-    def tolerance(self) -> str:
-        return f"{self.name} has the {self.word} {self.of}".strip()
+    def _of_all(self) -> int:
+        """How many names there are, of a count or of values to be equal."""
+        if self.over == "equal":
+            return len(set(self.target) | set(self.values))
+        return len(self.values) if self.total is None else self.total
 
+    def _holds(self) -> Holds:
+        match self.over:
+            case "order":
+                return graded(self.steps, self.partial)
+            case "smallest" | "largest":
+                return self._first()
+            case "equal":
+                total = self._of_all
+                held = total - len(self.failing)
+                return held == total > 0 or ("partial" if self.partial and held else False)
+            case "count":
+                if self.high is not None:
+                    return self.number <= float(self.high)  # type: ignore[arg-type]
+                least = max(1, self._of_all) if self.low is None else float(self.low)  # type: ignore[arg-type]
+                return self.number >= least or ("partial" if self.partial and self.number else False)
+            case "interval" if self._unmeasured():
+                return None
+        failing = set(self.failing)
+        return graded((name not in failing for name in self.values), self.partial)
 
-class Smallest(_Extreme):
-    """`Smallest(areas, "MLM-CMOO", of="area")`."""
+    def _why(self) -> str:
+        open_ = self.over == "interval" and self._unmeasured()
+        return "Not measured in every run; more seeds decide." if open_ else ""
 
-    sign = 1
-    word = "smallest"
-
-
-class Largest(_Extreme):
-    """`Largest(areas, "MLM-CMOO", of="area")`."""
-
-    sign = -1
-    word = "largest"
-
-
-@dataclass(frozen=True)
-class Equal(Check):
-    """Everything found is what was expected: values of any kind, by name. `partial`: some are."""
-
-    found: Mapping[Any, Any]
-    expected: Mapping[Any, Any]
-    _: KW_ONLY
-    what: str = ""
-    partial: bool = False
-
-    @property
-    def failing(self) -> list[Any]:
-        """Names whose values differ, or that are only in one of the two."""
-        names = [*self.expected, *(name for name in self.found if name not in self.expected)]
-        missing = object()
-        return [n for n in names if self.found.get(n, missing) != self.expected.get(n, missing)]
+    # what was measured
 
     @property
-    def _total(self) -> int:
-        return len(set(self.expected) | set(self.found))
+    def _alone(self) -> bool:
+        return list(self.values) == [ALONE]
+
+    def _write(self, number: Number) -> str:
+        if isinstance(number, Mean):
+            return number.words(self.digits, self.unit)
+        return f"{number:{self.digits}}{self.unit}"
+
+    def _compared_with(self, name: Any) -> str:
+        """Returns what follows a number: its target, or the bound of this name."""
+        if self.over != "each":
+            return ""
+        if self.target is not None:
+            return f" ({self.than} {self._write(self._bound(self.target, name))})"
+        bound = self.low if self.high is None else self.high
+        if not isinstance(bound, Mapping):
+            return ""
+        words = self._write(bound[name])
+        return f" ({label_value(self.than, words) if self.than else f'{self._sign} {words}'})"
 
     @property
-    def holds(self) -> Holds:
+    def _sign(self) -> str:
+        return ("<" if self.low is None else ">") + ("" if self.strict else "=")
+
+    def _measured(self) -> str:
+        if self.over in ("share", "count", "equal"):
+            return {"share": self._shares, "count": self._counted, "equal": self._equals}[self.over]()
+        number = {name: self._write(v) + self._compared_with(name) for name, v in self.values.items()}
+        words = ", ".join(label_value(name, said) for name, said in number.items())
+        if self.of:
+            colon = not self._alone or self.over == "interval" or "=" in self.of
+            words = f"{self.of}{':' if colon else ' ='} {words}"
+        bound = self.low if self.high is None else self.high
+        if self.target is None and self.than and not isinstance(bound, Mapping):
+            return f"{words}; {label_value(self.than, self._write(bound))}"  # type: ignore[arg-type]
+        return words
+
+    def _in(self) -> str:
+        return f"{self.of} in " if self.of else ""
+
+    def _shares(self) -> str:
+        shares = self.numbers
+        if self._alone:
+            of = len(self.values[ALONE])
+            return f"{self._in()}{percent(shares[ALONE], self.digits)} of {of} {self.what}"
+        if len(shares) > MOST_SHOWN:
+            worst = (min if self.high is None else max)(shares, key=lambda name: shares[name])
+            edge = "at least" if self.high is None else "at most"
+            share = percent(shares[worst], self.digits)
+            return f"{self._in()}{edge} {share} of the {self.what} ({worst}; {len(shares)} in all)"
+        each = {n: f"{percent(s, self.digits)} of {len(self.values[n])}" for n, s in shares.items()}
+        words = ", ".join(label_value(name, number) for name, number in each.items())
+        return f"share of the {self.what} ({self.of}): {words}" if self.of else f"{self.what}: {words}"
+
+    def _counted(self) -> str:
+        words = f"{self._in()}{self.number} of {len(self.values)} {self.what}".strip()
         if not self.failing:
-            return self._total > 0
-        return "partial" if self.partial and len(self.failing) < self._total else False
+            return words
+        return f"{words}; {'these' if self.high is not None else 'not'}: {listed(self.failing)}"
 
-    @property
-    def measured(self) -> str:
-        equal = f"{self._total - len(self.failing)} of {self._total} {self.what}".strip() + " equal"
-        said = (
-            f"{n}: {self.found.get(n, 'missing')} ({self.expected.get(n, 'missing')})" for n in self.failing
+    def _equals(self) -> str:
+        words = f"{self._of_all - len(self.failing)} of {self._of_all} {self.what}".strip() + " equal"
+        differing = (
+            f"{n}: {self.values.get(n, 'missing')} ({self.target.get(n, 'missing')})" for n in self.failing
         )
-        return equal + (f"; not: {listed(said)}" if self.failing else "")
+        return words + (f"; not: {listed(differing)}" if self.failing else "")
 
-    @property
-    def tolerance(self) -> str:
-        return "equal" + (" (partial: some)" if self.partial else "")
+    # what was asked
+
+    def _tolerance(self) -> str:
+        words, some = self._asked()
+        each = ""
+        if self.over in ("each", "interval", "share"):
+            if self._alone or len(self.values) < 2:
+                return words
+            each = ", each"
+        return f"{words}{each}{f' (partial: {some})' if self.partial else ''}"
+
+    def _asked(self) -> tuple[str, str]:
+        """Returns what is asked, and which part of it is enough for "partial"."""
+        end = self.low if self.high is None else self.high
+        margin = f"{self.by:g}{self.unit}"
+        match self.over:
+            case "each" if self.target is not None:
+                return f"|{self.of or 'measured'} - {self.than}| <= {margin}", "some"
+            case "each" if self.low is not None and self.high is not None:
+                return f"{self.of} in [{self.low:g}, {self.high:g}]{self.unit}".strip(), "some"
+            case "each":
+                bound = "its own bound" if isinstance(end, Mapping) else f"{float(end):g}{self.unit}"  # type: ignore[arg-type]
+                return f"{self.of} {self._sign} {self.than or bound}".strip(), "some"
+            case "interval":
+                few = " (or all seeds, where they are too few for one)" if self.agree else ""
+                side = "above" if self.high is None else "below"
+                farther = f" and by more than {margin}" if self.by else ""
+                return f"95 % interval over seeds{few} {side} {end:g}{self.unit}{farther}", "some"
+            case "share":
+                edge = f"at {'least' if self.high is None else 'most'} {percent(float(end))}"  # type: ignore[arg-type]
+                if self.low == 1.0:
+                    edge = "all"
+                return f"{self._in()}{edge} of the {self.what}", "some"
+            case "count":
+                if self.high is not None:
+                    none = "no" if self.what else "none"
+                    edge = none if self.high == 0 else f"at most {self.high}"
+                else:
+                    edge = "all" if self.low is None else f"at least {self.low} of {self._of_all}"
+                return f"{self._in()}{edge} {self.what}".strip(), "some"
+            case "order":
+                way = "falling" if self.low is None else "rising"
+                slack = f", up to {margin}" if self.by else "" if self.strict else ", or equal"
+                return f"{way} in this order{slack}", "some neighbours"
+            case "smallest" | "largest":
+                return f"{self.target} has the {self.over} {self.of}".strip(), ""
+        return "equal", "some"
+
+    # its numbers on axes
+
+    def _gauges(self) -> Iterable[Gauge]:
+        if self.over == "count":
+            low = (self._of_all if self.low is None else self.low) if self.high is None else None
+            words = f"how many of {self._of_all} {self.what}".strip()
+            low, high = (None if x is None else float(x) for x in (low, self.high))  # type: ignore[arg-type]
+            yield Gauge(f"{words}: {self.of}" if self.of else words, float(self.number), low, high)
+        if self.over not in ("each", "interval", "share"):
+            return
+        of = f"share of {self.what}{f': {self.of}' if self.of else ''}" if self.over == "share" else self.of
+        bound = f" (bound: {self.than})" if self.than and self.target is None else ""
+        scale = 100 if self.over == "share" else 1
+        for name, number in self.numbers.items():
+            value = self.values[name]
+            half = float(value.half) if isinstance(value, Mean) else math.nan
+            yield Gauge(
+                ", ".join(part for part in (of, str(name)) if part) + bound,
+                scale * number,
+                spread=half if np.isfinite(half) else None,
+                unit=" %" if self.over == "share" else self.unit,
+                strict=self.strict,
+                **self._ends(name, scale),
+            )
+
+    def _ends(self, name: Any, scale: int) -> dict[str, float]:
+        """Returns the ends of the tolerance of one number, and its target."""
+        if self.target is not None:
+            target = float(self._bound(self.target, name))
+            return {"low": target - self.by, "high": target + self.by, "target": target}
+        margin = self.by if self.low is not None else -self.by
+        ends = {"low": self.low, "high": self.high}
+        return {k: scale * float(self._bound(x, name)) + margin for k, x in ends.items() if x is not None}
 
 
-# several checks
+@dataclass(frozen=True, kw_only=True)
+class Verbal(Check):
+    """The odd one: judged by the caller, who writes both texts. Rather use a comparison."""
+
+    outcome: Holds
+    texts: tuple[str, str]
+
+    def _holds(self) -> Holds:
+        return self.outcome
+
+    def _measured(self) -> str:
+        return self.texts[0]
+
+    def _tolerance(self) -> str:
+        return self.texts[1]
 
 
-def _joined(texts: Iterable[str]) -> str:
-    """Texts with semicolons, each of their parts once."""
-    return "; ".join(dict.fromkeys(part for text in texts for part in text.split("; ") if part))
+@dataclass(frozen=True, kw_only=True)
+class Several(Check):
+    """Checks that are judged together: what each measured and asks, one after the other.
 
+    Args:
+        checks: all of them must hold; or the one that is asked for, and a weaker one that makes it partial.
+        how: which of the two.
+        partial: of all: it is enough for "partial" if one of them holds.
+    """
 
-class _Several(Check):
-    """Checks that are judged together: what each measured and asks, one after the other."""
-
-    def __init__(self, *checks: Check, partial: bool = False) -> None:
-        self.checks = checks
-        self.partial = partial
+    checks: tuple[Check, ...]
+    how: Literal["all", "graded"] = "all"
+    partial: bool = False
 
     @property
     def failing(self) -> list[Check]:
         """Those that do not hold in full."""
         return [check for check in self.checks if check.holds is not True]
 
-    @property
-    def measured(self) -> str:
-        return _joined(check.measured for check in self.checks)
-
-    @property
-    def gauges(self) -> tuple[Gauge, ...]:
-        return tuple(gauge for check in self.checks for gauge in check.gauges)
-
-    @property
-    def why(self) -> str:
-        return (
-            " ".join(dict.fromkeys(check.why for check in self.checks if check.why))
-            if self.holds is None
-            else ""
-        )
-
-
-class AllOf(_Several):
-    """All hold. `partial`: it is enough for "partial" if one of them does."""
-
-    @property
-    def holds(self) -> Holds:
+    def _holds(self) -> Holds:
         each = [check.holds for check in self.checks]
+        if self.how == "graded":
+            full, weaker = each
+            return full if full is True or full is None else "partial" if weaker or full else False
         if each and all(h is True for h in each):
             return True
         if None in each and False not in each:
             return None
-        if any(each) and (self.partial or False not in each):
-            return "partial"
-        return False
+        return "partial" if any(each) and (self.partial or False not in each) else False
 
-    @property
-    def tolerance(self) -> str:
+    def _measured(self) -> str:
+        return _joined(check.measured for check in self.checks)
+
+    def _tolerance(self) -> str:
+        if self.how == "graded":
+            return f"{self.checks[0].tolerance} (partial: {self.checks[1].tolerance})"
         words = _joined(check.tolerance for check in self.checks)
         return words + (" (partial: one of them)" if self.partial else "")
 
+    def _deciding(self) -> tuple[Check, ...]:
+        return self.checks[:1] if self.how == "graded" else self.checks
 
-class AnyOf(_Several):
-    """One of them holds."""
+    def _why(self) -> str:
+        reasons = (check.why for check in self._deciding() if check.why)
+        return " ".join(dict.fromkeys(reasons)) if self.holds is None else ""
 
-    @property
-    def holds(self) -> Holds:
-        each = [check.holds for check in self.checks]
-        if True in each:
-            return True
-        if None in each:
-            return None
-        return "partial" if "partial" in each else False
-
-    @property
-    def tolerance(self) -> str:
-        return " or ".join(dict.fromkeys(check.tolerance for check in self.checks))
+    def _gauges(self) -> Iterable[Gauge]:
+        return (gauge for check in self._deciding() for gauge in check.gauges)
 
 
-@dataclass(frozen=True)
-class Graded(Check):
-    """`full` holds; "partial" where only `weaker` does."""
-
-    full: Check
-    weaker: Check
-
-    @property
-    def holds(self) -> Holds:
-        if self.full.holds is True or self.full.holds is None:
-            return self.full.holds
-        return "partial" if self.weaker.holds or self.full.holds == "partial" else False
-
-    @property
-    def why(self) -> str:
-        return self.full.why
-
-    @property
-    def gauges(self) -> tuple[Gauge, ...]:
-        return self.full.gauges
-
-    @property
-    def measured(self) -> str:
-        return _joined((self.full.measured, self.weaker.measured))
-
-    @property
-    def tolerance(self) -> str:
-        return f"{self.full.tolerance} (partial: {self.weaker.tolerance})"
+# short constructors
 
 
-def kinds() -> list[type[Check]]:
-    """Returns all kinds of checks of this module, for the test that goes through them."""
-    found: list[type[Check]] = []
-    queue = list(Check.__subclasses__())
-    while queue:
-        kind = queue.pop()
-        queue += kind.__subclasses__()
-        if kind.__module__ == __name__ and not kind.__name__.startswith("_"):
-            found.append(kind)
-    return sorted(found, key=lambda kind: kind.__name__)
+def _named(value: Any) -> dict[Any, Any]:
+    return dict(value) if isinstance(value, Mapping) else {ALONE: value}
+
+
+def AtMost(value: Numbers, bound: Numbers, **words: Any) -> Comparison:
+    """Returns the check of value <= bound; `than`: what the bound is, so that it counts as measured, too."""
+    return Comparison(values=_named(value), high=bound, **words)
+
+
+def Below(value: Numbers, bound: Numbers, **words: Any) -> Comparison:
+    """Returns the check of value < bound."""
+    return Comparison(values=_named(value), high=bound, strict=True, **words)
+
+
+def AtLeast(value: Numbers, bound: Numbers, **words: Any) -> Comparison:
+    """Returns the check of value >= bound."""
+    return Comparison(values=_named(value), low=bound, **words)
+
+
+def Above(value: Numbers, bound: Numbers, **words: Any) -> Comparison:
+    """Returns the check of value > bound."""
+    return Comparison(values=_named(value), low=bound, strict=True, **words)
+
+
+def Within(value: Numbers, target: Numbers, by: float, *, to: str = "exact", **words: Any) -> Comparison:
+    """Returns the check of |value - target| <= by. `target`: a number, or one by name; `to`: what it is."""
+    return Comparison(values=_named(value), target=target, by=by, than=to, **words)
+
+
+def Inside(value: Numbers, low: float, high: float, **words: Any) -> Comparison:
+    """Returns the check of low <= value <= high."""
+    return Comparison(values=_named(value), low=low, high=high, **words)
+
+
+def _surely(value: Mean | Mapping[Any, Mean], near: float, words: Mapping[str, Any]) -> dict[str, Any]:
+    given = {"digits": "+.3g", **words}
+    return {"values": _named(value), "over": "interval", "strict": True, "by": near, **given}
+
+
+def SurelyAbove(
+    value: Mean | Mapping[Any, Mean], bound: float = 0.0, *, near: float = 0.0, **words: Any
+) -> Comparison:
+    """Returns the check that the 95 % interval lies above the bound, its mean by more than `near`.
+
+    With `agree`, all seeds must lie above it where they are too few for an interval.
+    """
+    return Comparison(low=bound, **_surely(value, near, words))
+
+
+def SurelyBelow(
+    value: Mean | Mapping[Any, Mean], bound: float = 0.0, *, near: float = 0.0, **words: Any
+) -> Comparison:
+    """Returns the check that the interval lies below the bound."""
+    return Comparison(high=bound, **_surely(value, near, words))
+
+
+def Share(
+    holding: np.ndarray | Sequence[bool] | Mapping[Any, np.ndarray],
+    at_least: float = 1.0,
+    *,
+    at_most: float | None = None,
+    that: str = "",
+    what: str = "runs",
+    digits: int = 0,
+    partial: bool = False,
+) -> Comparison:
+    """Returns the check of the share of runs of which a condition holds.
+
+    Args:
+        holding: one truth value per run, or those for each name.
+        at_least: the share that is asked for, of each name.
+        at_most: the share that is allowed (instead of `at_least`).
+        that: the condition, in words ("within 1° of the ray").
+        what: what is counted.
+        digits: of the share.
+        partial: some of the names make it partial.
+    """
+    low = at_least if at_most is None else None
+    texts: dict[str, Any] = {"of": that, "what": what, "digits": digits, "partial": partial}
+    return Comparison(values=_named(holding), over="share", low=low, high=at_most, **texts)
+
+
+def Count(
+    holding: Mapping[Any, bool | np.bool_],
+    at_least: int | None = None,
+    *,
+    at_most: int | None = None,
+    that: str = "",
+    what: str = "",
+    partial: bool = False,
+    of: int | None = None,
+) -> Comparison:
+    """Returns the check of how many of a few named things hold.
+
+    Args:
+        holding: a truth value for each name.
+        at_least: how many must hold (None: all).
+        at_most: how many may hold (instead of `at_least`; 0: none).
+        that: the condition, in words.
+        what: what is counted.
+        partial: one that holds makes it partial.
+        of: how many there are (None: those in `holding`), where some of them were not run. Those count as not
+            holding, so whoever passes it also says that the check is undecided (see `Check.provided`).
+    """
+    low = at_least if at_most is None else None
+    texts: dict[str, Any] = {"of": that, "what": what, "partial": partial, "total": of}
+    return Comparison(values=holding, over="count", low=low, high=at_most, **texts)
+
+
+def Ordered(
+    value: Mapping[Any, Number],
+    *,
+    falling: bool = False,
+    strict: bool = True,
+    slack: float = 0.0,
+    **words: Any,
+) -> Comparison:
+    """Returns the check that numbers rise, or fall, in the order of their names.
+
+    slack: by how much each may miss it; strict: neighbours that are equal miss it.
+    """
+    ends: dict[str, Any] = {"high" if falling else "low": 0.0}
+    return Comparison(values=dict(value), over="order", strict=strict, by=slack, **ends, **words)
+
+
+def Smallest(value: Mapping[Any, Number], name: Any, **words: Any) -> Comparison:
+    """Returns the check that a named number is strictly the smallest: `Smallest(areas, "MLM-CMOO")`."""
+    return Comparison(values=dict(value), over="smallest", target=name, **words)
+
+
+def Largest(value: Mapping[Any, Number], name: Any, **words: Any) -> Comparison:
+    """Returns the check that a named number is strictly the largest."""
+    return Comparison(values=dict(value), over="largest", target=name, **words)
+
+
+def Equal(
+    value: Mapping[Any, Any], expected: Mapping[Any, Any], *, what: str = "", partial: bool = False
+) -> Comparison:
+    """Returns the check that values of any kind, by name, are what was expected. `partial`: some are."""
+    return Comparison(values=value, over="equal", target=expected, what=what, partial=partial)
+
+
+def Judged(holds: Holds | np.bool_, measured: str, tolerance: str, why: str = "") -> Verbal:
+    """Returns a check that the caller judges, who writes its texts. Rather use one that writes them."""
+    outcome = bool(holds) if isinstance(holds, np.bool_) else holds
+    undecided = why if why and outcome is None else None
+    return Verbal(outcome=outcome, texts=(measured, tolerance), undecided=undecided)
+
+
+def Undecided(reason: str, check: Check | None = None) -> Check:
+    """Returns what these rows cannot decide. `check`: what was measured nevertheless."""
+    return replace(check or Judged(None, "–", "–"), undecided=reason)
+
+
+def AllOf(*checks: Check, partial: bool = False) -> Several:
+    """Returns the check that all hold. `partial`: it is enough for "partial" if one of them does."""
+    return Several(checks=checks, partial=partial)
+
+
+def Graded(full: Check, weaker: Check) -> Several:
+    """Returns the check that `full` holds; it is "partial" where only `weaker` does."""
+    return Several(checks=(full, weaker), how="graded")

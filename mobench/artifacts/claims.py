@@ -30,7 +30,15 @@ from typing import Any, Literal
 from mobench.errors import ConfigError, suggest
 from mobench.system import forms, paths
 
-Verdict = Literal["reproduced", "partial", "not reproduced", "inconclusive", "check passed", "check failed"]
+Verdict = Literal[
+    "reproduced",
+    "partial",
+    "not reproduced",
+    "inconclusive",
+    "check passed",
+    "check failed",
+    "unreadable",  # of a record that is damaged; no artifact writes it
+]
 UNKNOWN = "The cause is not known."  # a test finds claims that say so
 FIGURE = re.compile(r"(fig|table)(\w+)")
 

@@ -1,28 +1,24 @@
-"""The report: a static site of artifacts, claims, jobs and data sets, and the same results as Markdown.
+"""The report: a static site of artifacts, claims, boards and data sets, and the same results as Markdown.
 
 mobench report [--results docs/results.md]
 
-May import: cli, config, jobs, system, errors.
+Both are written from one model of the folders (`reading`, `model`), which a command reads once.
+
+May import: artifacts, cli, config, jobs, system, errors.
 """
 
-from mobench.report.build import build
-from mobench.report.markdown import (
-    paper_markdown,
-    papers_markdown,
-    pictures_markdown,
-    results_markdown,
-    results_summary_markdown,
-    verdicts,
-)
-from mobench.report.reading import declared
+from __future__ import annotations
 
-__all__ = [
-    "build",
-    "declared",
-    "paper_markdown",
-    "papers_markdown",
-    "pictures_markdown",
-    "results_markdown",
-    "results_summary_markdown",
-    "verdicts",
-]
+from pathlib import Path
+from typing import Any
+
+from mobench.report.build import build
+from mobench.report.markdown import records
+from mobench.report.reading import artifacts, declared
+
+__all__ = ["build", "declared", "verdicts"]
+
+
+def verdicts(root: Path) -> list[dict[str, Any]]:
+    """Returns every claim that was judged below an outputs folder, with its verdict."""
+    return records(artifacts(root))

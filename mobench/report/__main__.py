@@ -9,19 +9,18 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mobench.errors import MobenchError
-from mobench.report import (
-    build,
-    declared,
+from mobench.report import findings as gallery
+from mobench.report.build import write
+from mobench.report.markdown import (
     paper_markdown,
     papers_markdown,
     pictures_markdown,
+    records,
     results_markdown,
-    results_summary_markdown,
-    verdicts,
+    summary_markdown,
 )
-from mobench.report import findings as gallery
 from mobench.report.model import Site
-from mobench.report.reading import artifacts
+from mobench.report.reading import artifacts, collect, declared
 from mobench.report.wall import wall
 from mobench.system.files import write_atomic
 from mobench.system.forms import read_json
@@ -57,7 +56,7 @@ def _illustrated(page: Path, site: Site) -> None:
     renew(page, text, PICTURES)
 
 
-def complete(outputs: Path | None, expected: Iterable[str]) -> None:
+def complete(root: Path, expected: Iterable[str]) -> None:
     """Checks that every artifact is drawn, and none at smoke scale, before a page is overwritten.
 
     Raises:
@@ -65,12 +64,7 @@ def complete(outputs: Path | None, expected: Iterable[str]) -> None:
     """
     from mobench.cli.keep import drawings
 
-    root = (outputs or outputs_root()) / "artifacts"
-    undrawn = [
-        id
-        for id in drawings()
-        if not ((outputs or outputs_root()) / KEPT / "artifacts" / id / "claims.json").exists()
-    ]
+    undrawn = [id for id in drawings() if not (root / KEPT / "artifacts" / id / "claims.json").exists()]
     if undrawn:
         raise MobenchError(
             "--results, --readme and --papers also need the artifacts of the kept rows; missing: "
@@ -78,7 +72,7 @@ def complete(outputs: Path | None, expected: Iterable[str]) -> None:
         )
     missing = []
     for id in expected:
-        origin = root / id / "provenance.json"
+        origin = root / "artifacts" / id / "provenance.json"
         if not origin.exists() or read_json(origin)["scale"] == "smoke":
             missing.append(id)
     if missing:
@@ -125,28 +119,30 @@ def main(arguments: Sequence[str]) -> int:
     args = parser.parse_args(list(arguments))
     try:
         expected = declared()
+        root = args.outputs or outputs_root()
         if args.summary:
-            print(results_summary_markdown(args.outputs, expected), end="")
+            print(summary_markdown(artifacts(root, expected)), end="")
             return 0
-        print(f"report: {build(args.outputs, expected)}")
+        site = collect(root, expected)
+        print(f"report: {write(site, root / 'report')}")
         pages = sorted(args.papers.glob("*.md")) if args.papers is not None else []
         written = (args.results, args.readme, args.wall, args.findings, *pages)
         if any(page is not None and page.exists() for page in written):
-            complete(args.outputs, expected)
+            complete(root, expected)
         if args.results is not None:
-            write_atomic(args.results, results_markdown(args.outputs, expected).encode())
-            record = [json.dumps(v) for v in verdicts(args.outputs)]
+            write_atomic(args.results, results_markdown(site).encode())
+            record = [json.dumps(v) for v in records(site)]
             listed = "[\n" + ",\n".join(record) + "\n]\n"
             write_atomic(args.results.with_suffix(".json"), listed.encode())
             print(f"results: {args.results}, {args.results.with_suffix('.json')}")
         if args.readme is not None:
-            renew(args.readme, papers_markdown(args.outputs, expected))
+            renew(args.readme, papers_markdown(site))
             print(f"readme: {args.readme}")
         if args.findings is not None or args.wall is not None:
-            _pictured(artifacts(args.outputs or outputs_root(), expected), args.findings, args.wall)
+            _pictured(site, args.findings, args.wall)
         for page in pages:
-            renew(page, paper_markdown(page.stem, args.outputs, expected))
-            _illustrated(page, artifacts(args.outputs or outputs_root(), expected))
+            renew(page, paper_markdown(page.stem, site))
+            _illustrated(page, site)
             print(f"paper: {page}")
     except MobenchError as error:
         print(f"mobench report: error: {error}", file=sys.stderr)

@@ -1,10 +1,10 @@
 """From outputs/ to a static site that opens from disk. Reads artifact and job folders, computes nothing new.
 
-    outputs/report/index.html              papers and their artifacts; claims.html, runs.html, data.html: all
-                                           of a kind
+    outputs/report/index.html              papers and their artifacts; beside it claims.html, boards.html,
+                                           compared.html and data.html, each with all of a kind
     outputs/report/artifacts/<id>.html     a page per artifact; kept/<id>.html per artifact that is drawn from
                                            kept rows
-    outputs/report/runs/<key>.html         a page per job; data/<name>.html per data set
+    outputs/report/data/<name>.html        a page per data set
     outputs/report/assets/                 style, script, copies of figures and tables: the folder can be
                                            zipped and sent
 
@@ -24,7 +24,6 @@ from PIL import Image
 from mobench.report.model import Site
 from mobench.report.pages import pages, styles
 from mobench.report.reading import collect
-from mobench.report.trajectories import script
 from mobench.system.files import write_atomic
 from mobench.system.paths import outputs_root
 
@@ -32,14 +31,17 @@ THUMBNAIL = 480  # pixels: shown at half of it
 
 
 def build(root: Path | None = None, expected: Sequence[str] = ()) -> Path:
-    """Write report/ under the outputs folder; return the path of its first page.
+    """Writes report/ under the outputs folder; returns the path of its first page.
 
     `expected`: ids that the overview lists as not drawn yet when they have no folder
     (see `reading.declared`).
     """
     root = root or outputs_root()
-    target = root / "report"
-    site = collect(root, expected)
+    return write(collect(root, expected), root / "report")
+
+
+def write(site: Site, target: Path) -> Path:
+    """Writes the pages of a site into a folder; returns the path of the first one."""
     names = _thumbnails(site)
     written = [_write(target, name, data) for name, data in (styles() | site.assets).items()]
     for page, name in names.items():
@@ -47,11 +49,6 @@ def build(root: Path | None = None, expected: Sequence[str] = ()) -> Path:
             (entry,) = (e for e in site.everything if e.page == page)
             _write(target, name, _thumbnail(site.assets[f"{entry.assets}/figure.png"]))
         written.append(name)
-    for job in site.jobs:
-        if job.scripted is not None and job.path is not None:
-            if not (target / job.scripted).is_file():  # its name says which history it is of
-                _write(target, job.scripted, script(job.path))
-            written.append(job.scripted)
     written += [_write(target, name, data) for name, data in pages(site, names)]
     _remove_stale(target, written)
     return target / "index.html"
@@ -84,7 +81,7 @@ def _thumbnail(png: bytes) -> bytes:
 
 
 def _remove_stale(target: Path, written: Iterable[str]) -> None:
-    """Pages and files of artifacts and jobs that are gone."""
+    """Removes pages and files of artifacts that are gone, and pages of jobs, which reports once had."""
     known = set(written)
     for part in ("assets", "artifacts", "kept", "runs", "data"):
         for path in sorted((target / part).rglob("*"), reverse=True):

@@ -14,7 +14,7 @@ import yaml
 
 from mobench.errors import ConfigError, MobenchError, suggest
 from mobench.report.markdown import code, md
-from mobench.report.model import Evidence, Site
+from mobench.report.model import Evidence, Site, mark
 from mobench.report.papers import paper_info
 from mobench.system import paths
 
@@ -111,7 +111,7 @@ def _records(site: Site) -> dict[tuple[str, str], Evidence]:
 
 def _line(evidence: Evidence) -> str:
     claim = evidence.claim
-    verdict = f"{claim.verdict.symbol} {claim.verdict.name}"
+    verdict = f"{mark(claim).symbol} {mark(claim).name}"
     return f"| {md(claim.statement)} | {_measured(claim.measured)} | {verdict}, {claim.scale} scale |"
 
 

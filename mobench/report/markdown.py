@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
+from mobench.artifacts.claims import Claim
 from mobench.errors import MobenchError, suggest
 from mobench.report.model import (
     CHECKS,
@@ -24,12 +24,11 @@ from mobench.report.model import (
     Paper,
     Site,
     count,
+    mark,
     tally,
 )
 from mobench.report.papers import paper_info
-from mobench.report.reading import artifacts
 from mobench.report.words import duration
-from mobench.system.paths import outputs_root
 
 
 def md(value: str) -> str:
@@ -50,8 +49,8 @@ def _tally(counts: Iterable[tuple[Mark, int]]) -> str:
     return ", ".join(f"{n} {v.name}" for v, n in counts if n) or "no claims"
 
 
-def _mark(verdict: Mark) -> str:
-    return f"{verdict.symbol} {verdict.name}"
+def _mark(claim: Claim) -> str:
+    return f"{mark(claim).symbol} {mark(claim).name}"
 
 
 def _cell(counts: Iterable[tuple[Mark, int]]) -> str:
@@ -66,11 +65,6 @@ def _checks(counts: Iterable[tuple[Mark, int]]) -> str:
     return ", ".join(said) or "–"
 
 
-def results_summary_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> str:
-    """A line per artifact: id, verdict counts, command."""
-    return _summary(artifacts(root or outputs_root(), expected))
-
-
 COUNTED = (
     "The column *each claim once* takes a claim that is in both columns from the rows that decide it at the "
     "larger scale. Own checks are this project's consistency checks, counted once each; no paper claims them."
@@ -78,11 +72,10 @@ COUNTED = (
 LEGEND = ", ".join(f"{v.symbol} {v.name}" for v in VERDICTS.values() if v.key in CLAIMS)
 
 
-def papers_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> str:
+def papers_markdown(site: Site) -> str:
     """A line per paper: what `make reproduce` prints, what kept rows say,
     the command that draws all of its artifacts.
     """
-    site = artifacts(root or outputs_root(), expected)
     scales = ", ".join(_scales(site.entries)) or "–"
     kept = ", ".join(_scales(site.kept)) or "–"
     lines = [
@@ -131,11 +124,10 @@ def _scales(entries: Iterable[Entry]) -> list[str]:
     return sorted({e.scale for e in entries if e.scale in order}, key=order.index)
 
 
-def paper_markdown(id: str, root: Path | None = None, expected: Sequence[str] = ()) -> str:
+def paper_markdown(id: str, site: Site) -> str:
     """A line per artifact of one paper and scale: what it is, its verdicts, what it took to run and draw,
     its command.
     """
-    site = artifacts(root or outputs_root(), expected)
     lines = [
         "| artifact | title | scale | claims | checks | time | command |",
         "| --- | --- | --- | --- | --- | --- | --- |",
@@ -181,7 +173,8 @@ def pictures_markdown(id: str, site: Site) -> tuple[str, dict[str, bytes]]:
     return "\n".join(lines), found
 
 
-def _summary(site: Site) -> str:
+def summary_markdown(site: Site) -> str:
+    """Returns a line per artifact: id, verdict counts, command."""
     if not site.papers:
         return "No artifact has been drawn yet.\n"
     heads = [v.name for v in VERDICTS.values()]
@@ -205,22 +198,20 @@ def _summary(site: Site) -> str:
     return "\n".join(lines) + "\n"
 
 
-def verdicts(root: Path | None = None) -> list[dict[str, Any]]:
-    """Every claim of both columns with its verdict, for the test that recomputes them."""
-    site = artifacts(root or outputs_root())
+def records(site: Site) -> list[dict[str, Any]]:
+    """Returns every claim of both columns with its verdict, for the test that recomputes them."""
     return [
-        {"artifact": e.id, "kept": e.kept, "claim": c.id, "verdict": c.verdict.name, "timed": c.timed}
+        {"artifact": e.id, "kept": e.kept, "claim": c.id, "verdict": mark(c).name, "timed": c.timed}
         for e in site.everything
         for c in e.claims
     ]
 
 
-def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> str:
+def results_markdown(site: Site) -> str:
     """The results page of the documentation: every claim with its tolerance and verdict, and why some fail.
 
     No date inside.
     """
-    site = artifacts(root or outputs_root(), expected)
     lines = [
         "<!-- Do not edit this page: `make report` writes it. -->",
         "",
@@ -236,11 +227,11 @@ def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> 
         f"scale: {_tally(tally(site.best))}. Each claim is judged in one artifact, and other artifacts "
         "refer to it. Checks are this project's own; no paper claims them.",
         "",
-        *[f"- **{_mark(v)}**: {v.meaning}." for v in VERDICTS.values()],
+        *[f"- **{v.symbol} {v.name}**: {v.meaning}." for v in VERDICTS.values()],
         "",
         "## All artifacts",
         "",
-        _summary(site).rstrip(),
+        summary_markdown(site).rstrip(),
     ]
     for paper in site.papers:
         lines += _paper_section(paper)
@@ -258,13 +249,11 @@ def _paper_section(paper: Paper) -> list[str]:
         lines += [f"- {md(entry.id)}: {code(entry.command)}" for entry in paper.waiting]
         lines.append("")
     every = (*paper.entries, *paper.kept)
-    failing = [
-        (e, c) for e in every for c in e.claims if c.verdict.name in FAILING or c.verdict.key in UNDECIDED
-    ]
+    failing = [(e, c) for e in every for c in e.claims if c.verdict in FAILING or mark(c).key in UNDECIDED]
     if failing:
         lines += ["Reasons for claims that fail, hold in part, or are inconclusive:", ""]
         lines += [
-            f"- {_name(e)}, {md(c.id)} ({_mark(c.verdict)}): {md(c.reason) or 'no reason is recorded.'}"
+            f"- {_name(e)}, {md(c.id)} ({_mark(c)}): {md(c.reason) or 'no reason is recorded.'}"
             for e, c in failing
         ]
         lines.append("")
@@ -300,7 +289,7 @@ def _claims_table(title: str, entries: Sequence[Entry]) -> list[str]:
     for entry in entries:
         for c in entry.claims:
             said = (c.statement, c.published, c.measured, c.tolerance)
-            cells = [md(x) for x in (entry.id, *said, _mark(c.verdict))]
+            cells = [md(x) for x in (entry.id, *said, _mark(c))]
             lines.append(f"| {' | '.join(cells)} | {code(entry.command)} |")
         if not entry.claims:
             lines.append(

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from mobench.report.names import name_of
+from mobench.artifacts.claims import Claim
 from mobench.report.papers import paper_info
-from mobench.report.sheets import Rows, Sheet
-from mobench.report.trajectories import script_name
+from mobench.report.sheets import Sheet
 from mobench.report.words import commit, measured, slug, text
 
 
@@ -49,6 +48,7 @@ VERDICTS = {
         Mark("open", "check undecided", "◌", "our own consistency check, which these rows cannot decide"),
     )
 }
+OWN = "ours"  # the source of a check, where a claim has a place in its paper
 UNREADABLE = Mark("bad", "unreadable", "?", "the record of the claim is damaged; draw the artifact again")
 CLAIMS = ("yes", "part", "no", "skip")  # keys of the verdicts of claims
 CHECKS = ("pass", "fail", "open")  # and of checks of ours
@@ -56,22 +56,11 @@ UNDECIDED = ("skip", "open")
 FAILING = ("partial", "not reproduced", "check failed")
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A row of claims.json, as text."""
-
-    id: str
-    statement: str
-    source: str
-    published: str
-    measured: str
-    tolerance: str
-    scale: str
-    verdict: Mark
-    reason: str
-    timed: bool = False
-    jobs: tuple[str, ...] = ()  # names of the artifact's jobs whose rows were measured
-    gauges: tuple[dict[str, Any], ...] = ()  # its numbers beside their tolerances (`artifacts.checks.Gauge`)
+def mark(claim: Claim) -> Mark:
+    """Returns how the verdict of a claim is shown; a check of ours that is undecided is no claim."""
+    if claim.source == OWN and claim.verdict == "inconclusive":
+        return VERDICTS["check undecided"]
+    return VERDICTS.get(claim.verdict, UNREADABLE)
 
 
 @dataclass(frozen=True)
@@ -220,10 +209,11 @@ def best(entries: Iterable[Entry], keys: Sequence[str] = CLAIMS) -> list[Evidenc
     found: dict[tuple[str, str], tuple[tuple[bool, int, bool], Evidence]] = {}
     for entry in entries:
         for number, claim in enumerate(entry.claims, 1):
-            if claim.verdict.key not in keys:
+            verdict = mark(claim).key
+            if verdict not in keys:
                 continue
             size = SCALES.index(claim.scale) if claim.scale in SCALES else -1
-            rank = (claim.verdict.key not in UNDECIDED, size, entry.kept)
+            rank = (verdict not in UNDECIDED, size, entry.kept)
             key = (entry.id, claim.id)
             if key not in found or rank > found[key][0]:
                 found[key] = (rank, Evidence(entry, number, claim))
@@ -264,61 +254,19 @@ class Paper:
 
 @dataclass
 class Job:
-    """A job folder.
-
-    `origin` is its meta.json, `settings` what of its configuration determines its rows, as YAML.
-    """
+    """A job folder. `origin` is its meta.json."""
 
     key: str
     status: str
     detail: str = ""
     origin: dict[str, Any] = field(default_factory=dict)
-    settings: str = ""
-    scale: str = "–"
-    date: str = "–"
-    finished: int | None = None
-    total: int | None = None
-    failures: int | None = None  # of its subproblems' solver
-    residual: float | None = None  # worst KKT residual of its subproblems
-    rows: Rows | None = None
     kept: bool = False  # its rows come with the project, it was not run here
-    path: Path | None = None  # its folder
-    # artifacts that draw it, and the name they give it
-    used: list[tuple[Entry, str]] = field(default_factory=list)
+    used: list[Entry] = field(default_factory=list)  # artifacts that draw it
 
     @property
-    def _parts(self) -> list[str]:
-        parts = self.key.rsplit("-", 2)
-        return parts if len(parts) == 3 else [self.key, "", ""]
-
-    def _named(self, group: str) -> str | None:
-        identity = self.origin.get("identity")
-        return name_of(group, identity.get(group)) if isinstance(identity, dict) else None
-
-    @cached_property
     def problem(self) -> str:
-        """Name of its problem on the command line; of a problem without one, the first part of the key."""
-        return self._named("problem") or self._parts[0]
-
-    @cached_property
-    def algorithm(self) -> str:
-        """Name of its algorithm, likewise."""
-        return self._named("algorithm") or self._parts[1]
-
-    @property
-    def scripted(self) -> str | None:
-        """Address of what its page draws, from the report's folder."""
-        return None if self.path is None else script_name(self.path)
-
-    @property
-    def digest(self) -> str:
-        """Last part of the key: the hash of the configuration."""
-        return self._parts[2]
-
-    @property
-    def page(self) -> str:
-        """Address of its page, from the report's folder."""
-        return quote(f"runs/{self.key}.html")
+        """Name of its problem: the first part of the key."""
+        return self.key.rsplit("-", 2)[0]
 
     @property
     def place(self) -> str:
@@ -362,8 +310,8 @@ class Job:
 
     @property
     def entries(self) -> list[Entry]:
-        """Artifacts that draw it."""
-        return list({(entry.kept, entry.id): entry for entry, _ in self.used}.values())
+        """Artifacts that draw it, each once."""
+        return list({(entry.kept, entry.id): entry for entry in self.used}.values())
 
 
 RUNNERS_KEYS = frozenset(
@@ -512,17 +460,12 @@ class Site:
 
 def tally(found: Iterable[Evidence], keys: Sequence[str] = CLAIMS) -> list[tuple[Mark, int]]:
     """Returns how many claims have each of these verdicts."""
-    numbers = dict.fromkeys(keys, 0)
-    for evidence in found:
-        numbers[evidence.claim.verdict.key] += 1
+    numbers = Counter(mark(evidence.claim).key for evidence in found)
     return [(v, numbers[v.key]) for v in VERDICTS.values() if v.key in keys]
 
 
 def count(entries: Iterable[Entry]) -> list[tuple[Mark, int]]:
     """Claims per verdict; an artifact or claim that cannot be read counts as one `unreadable`."""
-    numbers = {v.name: 0 for v in VERDICTS.values()} | {UNREADABLE.name: 0}
-    for entry in entries:
-        for claim in entry.claims:
-            numbers[claim.verdict.name] += 1
+    numbers = Counter(mark(claim).name for entry in entries for claim in entry.claims)
     shown = list(VERDICTS.values()) + ([UNREADABLE] if numbers[UNREADABLE.name] else [])
     return [(v, numbers[v.name]) for v in shown]

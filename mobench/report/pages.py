@@ -6,9 +6,8 @@ show.
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,9 +18,8 @@ from markupsafe import Markup
 from mobench.config.method_names import NAMES
 from mobench.report.boards import boards, score_boards
 from mobench.report.gauges import compared
-from mobench.report.model import VERDICTS, DataSet, Entry, Job, Paper, Site
+from mobench.report.model import VERDICTS, DataSet, Entry, Paper, Site, mark
 from mobench.report.runtime import runtime
-from mobench.report.sheets import Sheet
 from mobench.report.wall import wall
 from mobench.report.words import commit, duration, fact, glue, moment, text
 from mobench.system import provenance
@@ -32,10 +30,8 @@ NAVIGATION = (
     ("boards.html", "Leaderboards"),
     ("compared.html", "Published and measured"),
     ("claims.html", "Claims"),
-    ("runs.html", "Runs"),
     ("data.html", "Data"),
 )
-SETTINGS = 5  # by which a job is told apart, in the table of jobs
 STATES = {"done": "✓", "running": "…", "failed": "✗"}
 
 
@@ -51,8 +47,8 @@ def _environment() -> jinja2.Environment:
         "moment": moment,
         "commit": commit,
         "fact": fact,
-        "body": body,
         "url": quote,
+        "mark": mark,
         "proper": lambda name: NAMES.get(name, name),  # a method of somebody else's has no other name
     }
     env.globals |= {
@@ -62,21 +58,6 @@ def _environment() -> jinja2.Environment:
         "open_jobs": OPEN_JOBS,
     }
     return env
-
-
-def body(table: Sheet) -> Markup:
-    """Rows of a job.
-
-    A thousand jobs must stay small and quick: cells are numbers unless said otherwise, and HTML lets their
-    end tags be left out.
-    """
-    starts = ["<td>" if column.numeric else "<td class=words>" for column in table.columns]
-
-    def cell(start: str, text: str) -> str:
-        return start + text.replace("&", "&amp;").replace("<", "&lt;")  # ten times as quick as Markup.escape
-
-    rows = ("".join(cell(start, c.text) for start, c in zip(starts, row, strict=True)) for row in table.rows)
-    return Markup("\n".join(f"<tr>{row}" for row in rows))  # noqa: S704 - its cells are escaped
 
 
 def styles() -> dict[str, bytes]:
@@ -105,14 +86,10 @@ def pages(site: Site, thumbnails: dict[str, str]) -> Iterator[tuple[str, bytes]]
         wall=Markup(wall(site, links="")) if site.best else "",  # noqa: S704 - its texts are escaped by `wall`
         **head,
     )
-    ran = {job.algorithm for job in site.jobs}
-    tables = {"boards": boards(site), "scored": score_boards(site), "ran": ran}
+    tables = {"boards": boards(site), "scored": score_boards(site)}
     yield page("boards.html", "boards.html", here="boards.html", **tables)
     yield page("compared.html", "compared.html", here="compared.html", papers=compared(site))
     yield page("claims.html", "claims.html", here="claims.html")
-    yield page(
-        "runs.html", "runs.html", here="runs.html", choices=_choices(site), told=_told_apart(site.jobs)
-    )
     yield page(
         "data.html",
         "data.html",
@@ -135,12 +112,6 @@ def pages(site: Site, thumbnails: dict[str, str]) -> Iterator[tuple[str, bytes]]
                     "group": group,
                 }
                 yield page(entry.file, "artifact.html", here="", other=other, shown=shown, **own)
-    settings = {
-        e.page: _settings(site.by_key[k] for k in e.jobs.values() if k in site.by_key)
-        for e in site.everything
-    }
-    for job in site.jobs:
-        yield page(f"runs/{job.key}.html", "job.html", here="", job=job, apart=_apart(job, settings))
     for data in site.data:
         yield page(
             data.page,
@@ -153,101 +124,6 @@ def pages(site: Site, thumbnails: dict[str, str]) -> Iterator[tuple[str, bytes]]
 
 
 # what is said on the pages
-
-
-def _choices(site: Site) -> dict[str, list[tuple[str, str]]]:
-    """What the run browser can be filtered by: (value, label) per attribute."""
-
-    def plain(values: Iterable[str]) -> list[tuple[str, str]]:
-        return [(v, v) for v in sorted(set(values) - {"", "–"})]
-
-    used = {entry.id for job in site.jobs for entry in job.entries}
-    return {
-        "problem": plain(job.problem for job in site.jobs),
-        "algorithm": plain(job.algorithm for job in site.jobs),
-        "scale": plain(job.scale for job in site.jobs),
-        "artifact": list(
-            {
-                e.id: (e.id, f"{p.short}: {e.label}")
-                for p in site.papers
-                for e in (*p.entries, *p.kept)
-                if e.id in used
-            }.values()
-        ),
-        "data": [(data.slug, data.label) for data in site.data],
-    }
-
-
-def _told_apart(jobs: Iterable[Job]) -> dict[str, str]:
-    """By key of a job, the settings in which it differs from others of the same problem and algorithm."""
-    groups: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
-    for job in jobs:
-        groups.setdefault((job.problem, job.algorithm), {})[job.key] = _identity(job, 10**9)
-    out = {}
-    for alike in groups.values():
-        values: dict[str, set[str | None]] = {}
-        for name in {name for settings in alike.values() for name in settings}:
-            values[name] = {settings.get(name) for settings in alike.values()}
-        differing = sorted(
-            (name for name, seen in values.items() if len(seen) > 1),
-            key=lambda name: (len(values[name]), name),
-        )
-        for key, settings in alike.items():
-            said = [f"{_last(name)}={_brief(settings[name])}" for name in differing if name in settings]
-            out[key] = ", ".join(said[:SETTINGS]) + (
-                f", {len(said) - SETTINGS} more" * (len(said) > SETTINGS)
-            )
-    return out
-
-
-def _last(name: str) -> str:
-    """`algorithm.step_size` without its group."""
-    return name.split(".", 1)[-1]
-
-
-def _brief(value: str) -> str:
-    """A list as its length, so that a line has room for settings."""
-    if value.startswith("["):
-        return f"{len(json.loads(value))} values"
-    return value if len(value) <= 24 else f"{value[:22]} …"
-
-
-def _flat(value: Any, at: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict) and value:
-        for key, inner in value.items():
-            yield from _flat(inner, f"{at}.{key}" if at else str(key))
-    else:
-        yield at.removesuffix(".class"), value
-
-
-def _identity(job: Job, longest: int = 120) -> dict[str, str]:
-    """What determines a job's rows, a line per setting."""
-    identity = job.origin.get("identity")
-    flat = _flat(identity) if isinstance(identity, dict) else ()
-    said = {
-        k: v.rsplit(".", 1)[-1] if isinstance(v, str) else json.dumps(v, ensure_ascii=False)
-        for k, v in flat
-        if not k.startswith("versions.")
-    }
-    return {k: v if len(v) <= longest else f"{v[: longest - 10]} …" for k, v in said.items()}
-
-
-def _apart(job: Job, settings: dict[str, dict[str, set[str]]]) -> tuple[Entry, list[tuple[str, str]]] | None:
-    """What sets a job apart from the others of an artifact:
-    of the one with whose jobs it has most in common.
-    """
-    own = _identity(job)
-    found = [(e, [(k, v) for k, v in own.items() if settings[e.page][k] != {v}]) for e in job.entries]
-    return min((f for f in found if f[1]), key=lambda f: len(f[1]), default=None)
-
-
-def _settings(jobs: Iterable[Job]) -> dict[str, set[str]]:
-    """Per setting, the values that those of these jobs have that have it."""
-    values: dict[str, set[str]] = {}
-    for job in jobs:
-        for key, value in _identity(job).items():
-            values.setdefault(key, set()).add(value)
-    return values
 
 
 def _sizes(data: DataSet) -> dict[str, list[tuple[str, str]]]:

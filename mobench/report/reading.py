@@ -10,35 +10,19 @@ import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from PIL import Image
 
+from mobench.artifacts.claims import Claim, Verdict
 from mobench.errors import MobenchError, StoreError
 from mobench.jobs.store import JobFolder
-from mobench.report.model import UNREADABLE, VERDICTS, Claim, Entry, Figure, Job, Paper, Site
+from mobench.report.model import VERDICTS, Entry, Figure, Job, Paper, Site
 from mobench.report.papers import paper_info
-from mobench.report.sheets import job_rows, parsed, sheet
-from mobench.report.words import measured, moment, text
+from mobench.report.sheets import sheet
+from mobench.report.words import text
 from mobench.system.forms import read_json
 from mobench.system.paths import KEPT, results_root
-
-# of a job's configuration: what its rows do not depend on, or what its page says elsewhere
-_ASIDE = frozenset(
-    (
-        "artifact",
-        "checkpoint",
-        "cross",
-        "data",
-        "data_root",
-        "jobs",
-        "logger",
-        "progress",
-        "rerun",
-        "scale",
-        "tuned",
-    )
-)
 
 
 def _json(path: Path, entry: Entry, kind: type, why: str) -> Any:
@@ -57,45 +41,33 @@ def _json(path: Path, entry: Entry, kind: type, why: str) -> Any:
     return None
 
 
-OWN = "ours"  # the source of a check, where a claim has a place in its paper
-
-
-def _gauges(value: Any) -> tuple[dict[str, Any], ...]:
-    """The numbers of a claim; artifacts that were drawn before there were any have none."""
-    return tuple(one for one in value if isinstance(one, dict)) if isinstance(value, list) else ()
-
-
 def _claims(value: Sequence[Any], entry: Entry) -> list[Claim]:
+    """Returns the records of claims.json as claims; one that is damaged is unreadable, and says why."""
     claims = []
     for i, raw in enumerate(value):
         record = raw if isinstance(raw, dict) else {}
         missing = [k for k in ("id", "statement", "published", "measured", "verdict") if k not in record]
-        verdict = VERDICTS.get(str(record.get("verdict")), UNREADABLE)
-        if record.get("source") == OWN and verdict is VERDICTS["inconclusive"]:
-            verdict = VERDICTS["check undecided"]  # a check is no claim, decided or not
+        verdict = str(record.get("verdict"))
         if not isinstance(raw, dict):
             entry.problems.append(f"claims.json: claim {i + 1} is not an object.")
         elif missing:
             entry.problems.append(f"claims.json: claim {i + 1} lacks {', '.join(missing)}.")
-        elif verdict is UNREADABLE:
-            entry.problems.append(
-                f"claims.json: claim {i + 1} has the unknown verdict {text(record['verdict'])!r}."
+        elif verdict not in VERDICTS:
+            entry.problems.append(f"claims.json: claim {i + 1} has the unknown verdict {verdict!r}.")
+        words = ("statement", "source", "published", "measured", "tolerance", "scale")
+        gauges = record.get("gauges")
+        claims.append(
+            Claim(
+                id=text(record.get("id") or f"claim-{i + 1}"),
+                verdict="unreadable" if missing or verdict not in VERDICTS else cast("Verdict", verdict),
+                reason=text(reason) if (reason := record.get("reason")) else "",
+                timed=bool(record.get("timed")),
+                jobs=tuple(text(name) for name in record.get("jobs") or ()),
+                # artifacts that were drawn before there were gauges have none
+                gauges=tuple(g for g in gauges if isinstance(g, dict)) if isinstance(gauges, list) else (),
+                **{name: text(record.get(name)) for name in words},
             )
-        fields = {
-            k: text(record.get(k))
-            for k in ("statement", "source", "published", "measured", "tolerance", "scale")
-        }
-        reason = record.get("reason")
-        claim = Claim(
-            id=text(record.get("id") or f"claim-{i + 1}"),
-            verdict=UNREADABLE if missing else verdict,
-            reason=text(reason) if reason else "",
-            timed=bool(record.get("timed")),
-            jobs=tuple(text(name) for name in record.get("jobs") or ()),
-            gauges=_gauges(record.get("gauges")),
-            **fields,
         )
-        claims.append(claim)
     return claims
 
 
@@ -206,32 +178,8 @@ def artifacts(root: Path, expected: Sequence[str] = ()) -> Site:
     return Site(found, [], assets)
 
 
-# jobs
-
-
-def _settings(raw: str) -> tuple[str, str]:
-    """Of config.yaml: what determines the rows, and the name of the scale.
-
-    By lines: to parse a thousand takes half a minute.
-    """
-    blocks = re.split(r"^(?=[^\s-])", raw, flags=re.MULTILINE)
-    keys = [block.partition(":")[0] for block in blocks]
-    kept = [
-        b
-        for k, b in zip(keys, blocks, strict=True)
-        if k not in _ASIDE and b.strip() not in ("", f"{k}: {{}}")
-    ]
-    several = next((b for b in kept if b.startswith("vary:")), "")
-    for name in re.findall(r"^  (\w+):", several, flags=re.MULTILINE):
-        # the algorithm's own value is not used: a run has one of those below vary
-        of = re.compile(rf"^  {name}: .*$", flags=re.MULTILINE)
-        kept = [of.sub(f"  {name}: one of vary.{name}", b) if b.startswith("algorithm:") else b for b in kept]
-    scale = re.search(r"^scale:\n  name: (\S+)$", raw, flags=re.MULTILINE)
-    return "".join(kept).rstrip("\n"), scale[1] if scale else "–"
-
-
 def _job(folder: Path, kept: bool) -> Job:
-    job = Job(folder.name, "unreadable", kept=kept, path=folder)
+    job = Job(folder.name, "unreadable", kept=kept)
 
     def load(name: str) -> dict[str, Any]:
         try:
@@ -254,53 +202,17 @@ def _job(folder: Path, kept: bool) -> Job:
         job.detail = text(status["error"])
     elif job.status == "running" and "step" in status:
         job.detail = f"step {text(status['step'])} of {text(status.get('steps'))}"
-    job.date = moment(job.origin.get("date") or status.get("updated"))
-    try:
-        job.settings, job.scale = _settings((folder / "config.yaml").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        pass  # its page says so
-    except (OSError, ValueError) as error:
-        job.detail = job.detail or f"config.yaml could not be loaded ({error})"
     try:
         JobFolder(folder).check("final.csv")
-        _final((folder / "final.csv").read_text(encoding="utf-8"), job)
-    except FileNotFoundError:
-        if job.status == "done":
-            job.status = "unreadable"
-            job.detail = "final.csv is missing"
+        present = (folder / "final.csv").exists()
     except StoreError as error:
         job.status = "unreadable"
         job.detail = str(error).removeprefix(f"{folder}/")
-    except (OSError, ValueError, csv.Error) as error:
-        job.detail = f"final.csv could not be loaded ({error})"
+    else:
+        if job.status == "done" and not present:
+            job.status = "unreadable"
+            job.detail = "final.csv is missing"
     return job
-
-
-def _final(raw: str, job: Job) -> None:
-    """Rows of final.csv and what they say of the whole job.
-
-    Runs are counted once, whatever the number of output rules.
-    """
-    head, body = parsed(raw)
-    job.rows = job_rows(head, body)
-
-    def column(name: str, rows: list[list[str]]) -> list[str]:
-        return [row[head.index(name)] for row in rows] if name in head else [""] * len(rows)
-
-    rules = column("output", body)
-    first = [row for row, rule in zip(body, rules, strict=True) if rule == rules[0]]
-    states = column("status", first)
-    job.finished = states.count("done")
-    job.total = len(first)
-    bad = sorted(set(states) - {"done"})
-    if bad and not job.detail:
-        job.detail = ", ".join(f"{states.count(s)} {s.replace('_', ' ')}" for s in bad)
-    failed = [int(x) for x in column("solver_failures", first) if x]
-    residuals = [
-        value for x in column("kkt_residual_max", first) if x and (value := measured(float(x))) is not None
-    ]
-    job.failures = sum(failed) if failed else None
-    job.residual = max(residuals) if residuals else None
 
 
 def collect(root: Path, expected: Sequence[str] = ()) -> Site:
@@ -318,9 +230,9 @@ def collect(root: Path, expected: Sequence[str] = ()) -> Site:
     folders += [kept / key for key in drawn if Path(key).name == key and (kept / key).is_dir()]
     site.jobs = [_job(p, p.parent == kept) for p in sorted(folders, key=lambda p: p.name)]
     for entry in site.everything:
-        for name, key in entry.jobs.items():
+        for key in entry.jobs.values():
             if key in site.by_key:
-                site.by_key[key].used.append((entry, name))
+                site.by_key[key].used.append(entry)
     return site
 
 

@@ -1,17 +1,15 @@
-"""CSV files rounded for reading: the tables of artifacts and the rows of jobs."""
+"""CSV files rounded for reading: the tables of artifacts."""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mobench.report.words import number
 
 TABLE_ROWS = 400  # longer tables are cut on the page; table.csv beside it has all rows
-JOB_ROWS = 60  # of a job's final.csv; a report of a thousand jobs must stay small
 
 
 @dataclass(frozen=True)
@@ -57,18 +55,16 @@ def parsed(raw: str) -> tuple[list[str], list[list[str]]]:
 
 
 def sheet(raw: str) -> Sheet:
-    """Parse table.csv. Raises ValueError if it is no table."""
-    return rounded(*parsed(raw), TABLE_ROWS)
+    """Returns table.csv with its numbers rounded and aligned at the decimal point.
 
-
-def rounded(
-    head: Sequence[str], body: Sequence[Sequence[str]], most_rows: int, aligned: bool = True
-) -> Sheet:
-    """The first rows, with numbers as a reader wants them; `aligned` at the decimal point."""
+    Raises:
+        ValueError: It is no table.
+    """
+    head, body = parsed(raw)
     columns: list[Column] = []
     cells: list[list[Cell]] = []
     for j, name in enumerate(head):
-        values = [row[j].strip() for row in body[:most_rows]]
+        values = [row[j].strip() for row in body[:TABLE_ROWS]]
         plain = [bool(_NUMBER.fullmatch(v)) for v in values]
         shown = [
             number(v) if is_number else "–" if v.lower() in ("", "nan") else v
@@ -78,10 +74,9 @@ def rounded(
             plain + ["±" in s for s in shown]
         )
         places = [
-            len(s.partition(".")[2]) if aligned and p and "·" not in s else 0
-            for p, s in zip(plain, shown, strict=True)
+            len(s.partition(".")[2]) if p and "·" not in s else 0 for p, s in zip(plain, shown, strict=True)
         ]
-        most = max(places, default=0) if aligned and not any("·" in s or "±" in s for s in shown) else 0
+        most = max(places, default=0) if not any("·" in s or "±" in s for s in shown) else 0
         pads = [
             ("." if most and not n else "") + "0" * max(0, most - n) if p and numeric else ""
             for p, n in zip(plain, places, strict=True)
@@ -90,28 +85,3 @@ def rounded(
         columns.append(Column(name, numeric, published))
         cells.append([Cell(s, pad) for s, pad in zip(shown, pads, strict=True)])
     return Sheet(columns, [list(row) for row in zip(*cells, strict=True)], len(body))
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A job's final.csv: what all rows have in common, and a table of what they do not."""
-
-    common: list[tuple[str, str]]
-    table: Sheet
-
-
-def job_rows(head: Sequence[str], body: Sequence[Sequence[str]]) -> Rows:
-    """Without the columns ray_*, which follow from the preferences. A single row is all in `common`."""
-    kept = [j for j, name in enumerate(head) if not name.startswith("ray_")]
-    same = [j for j in kept if len({row[j] for row in body}) == 1]
-    own = [j for j in kept if j not in same]
-    first = rounded([head[j] for j in same], [[body[0][j] for j in same]], 1) if body else None
-    common = (
-        [(c.name, cell.text) for c, cell in zip(first.columns, first.rows[0], strict=True)]
-        if first and same
-        else []
-    )
-    return Rows(
-        common,
-        rounded([head[j] for j in own], [[row[j] for j in own] for row in body], JOB_ROWS, aligned=False),
-    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from mobench.report.model import VERDICTS, Evidence, Mark, Site, tally
+from mobench.report.model import VERDICTS, Evidence, Mark, Site, mark, tally
 
 SIDE = 13  # of a tile, in pixels
 STEP = 17
@@ -37,7 +37,7 @@ def wall(site: Site, links: str | None = None) -> str:
     everything = site.best
     parts, y = _legend(everything)
     for paper in site.papers:
-        found = sorted(paper.best, key=lambda e: ORDER.index(e.claim.verdict.key))
+        found = sorted(paper.best, key=lambda e: ORDER.index(mark(e.claim).key))
         if not found:
             continue
         y += GAP
@@ -46,7 +46,7 @@ def wall(site: Site, links: str | None = None) -> str:
         y += LINE
         for k, evidence in enumerate(found):
             at = (STEP * (k % PER_LINE), y + (STEP + 3) * (k // PER_LINE))
-            parts.append(_linked(evidence, links, _tile(evidence.claim.verdict, *at, _at_paper(evidence))))
+            parts.append(_linked(evidence, links, _tile(mark(evidence.claim), *at, _at_paper(evidence))))
         y += -(-len(found) // PER_LINE) * (STEP + 3)
     said = ", ".join(f"{n} {v.name}" for v, n in tally(everything))
     # a page that shows it has styles and a namespace of its own
@@ -112,7 +112,7 @@ def _tile(verdict: Mark, x: int, y: int, at_paper: bool) -> str:
 def _linked(evidence: Evidence, links: str | None, tile: str) -> str:
     """Returns a tile with what is shown when it is pointed at."""
     claim = evidence.claim
-    title = f"{evidence.entry.id}, {claim.id}: {claim.verdict.name}. {claim.statement}"
+    title = f"{evidence.entry.id}, {claim.id}: {mark(claim).name}. {claim.statement}"
     tip = f"<title>{escape(title)}</title>"
     if links is None:
         return f"<g>{tip}{tile}</g>"
