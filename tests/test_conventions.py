@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 
 from campaigns import conventions
+from mobench.cli import check_problem
+from mobench.comparison import libraries
 from mobench.comparison.definitions import check_file, check_values, compare
 from mobench.errors import ConfigError
 from mobench.problems.zdt import ZDT3
@@ -156,3 +158,24 @@ def test_files(points: tuple[ZDT3, Array, Array], tmp_path: Path) -> None:
 def test_a_constant_objective_is_no_affine_map() -> None:
     F = np.stack([np.arange(5.0), np.ones(5)], 1)
     assert compare(F, np.add(F, [0.0, 1.0])).kind == "another"
+
+
+def test_the_command(
+    points: tuple[ZDT3, Array, Array], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, x, F = points
+    names = [*(f"x_{k}" for k in range(1, 5)), "f_1", "f_2"]
+    for name, values in (("same", F), ("another", F**2)):
+        pd.DataFrame(np.hstack([x, values]), columns=names).to_csv(tmp_path / f"{name}.csv", index=False)
+    assert check_problem.main(["zdt3", str(tmp_path / "same.csv"), "problem.n=4"]) == 0
+    assert "the same problem" in capsys.readouterr().out
+    assert check_problem.main(["zdt3", str(tmp_path / "another.csv"), "problem.n=4"]) == 1
+    assert "another problem" in capsys.readouterr().out
+    assert check_problem.main(["zdt3", "pymo"]) == 2
+    assert "Did you mean 'pymoo'" in capsys.readouterr().err
+
+
+def test_a_library_that_is_here() -> None:
+    pytest.importorskip("pymoo")
+    for name in ("zdt1", "zdt2", "zdt3", "dtlz1", "dtlz3", "dtlz4"):
+        assert compare(*libraries.values(conventions.DEFINITIONS[name][0], "pymoo")).kind == "same"

@@ -1,7 +1,7 @@
 """Whether a problem of somebody else is ours:  mobench check-problem NAME FILE|LIBRARY [OVERRIDE...]
 
-FILE is a CSV file with columns x_1 ... x_n (in the variables of mobench's problem) and f_1 ... f_M; LIBRARY is
-one of pymoo, botorch, deap, jmetalpy, platypus-opt, inspyred, pymultiobjective and pygmo, if it is installed.
+FILE is a CSV file with columns x_1 ... x_n (in the variables of mobench's problem) and f_1 ... f_M; LIBRARY
+is one of pymoo, botorch, deap, jmetalpy, platypus-opt, inspyred, pymultiobjective and pygmo, if it is there.
 Overrides such as problem.n=10 set the size. The exit code is 0 for the same problem and for an affine map of
 it, and 1 for another problem. docs/conventions.md lists what is known of these libraries.
 """
