@@ -58,7 +58,8 @@ def screen(a: Artifact) -> None:
             draw_published(ax, SETS[key], "loss")
         dress_points(ax, "loss")
         ax.set_title(titled(a, key, first))
-    for label, marker in VARIANTS.values():
+    seen = {name for jobs in shown.values() for name in jobs}
+    for label, marker in (look for name, look in VARIANTS.items() if name in seen):
         axes[0, 0].plot([], [], ls="", marker=marker, color=st.GREY, label=label)
     for colour, degrees in zip(COLOURS, ANGLES, strict=True):
         axes[0, 0].plot([], [], color=colour, label=f"ray {degrees:g}°")
