@@ -8,11 +8,13 @@ import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import pandas as pd
 import pytest
 
 from mobench.jobs import wandb_log
+from mobench.jobs.store import JobFolder
 from tests.conftest import Run, shell
 
 QUICK = ("algorithm=ls", "preferences=2", "steps=3")
@@ -259,3 +261,41 @@ def test_unknown_mode_is_refused_before_the_job(
     result.refused("WANDB_MODE must be one of online, offline", code=2)
     assert not value or value not in result.out + result.err
     assert result.folders == []
+
+
+@pytest.mark.filterwarnings("ignore")  # what W&B's own modules warn about when they are imported
+def test_no_number_of_a_lost_run_reaches_a_curve_or_the_summary(
+    mobench: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import wandb
+
+    logged: list[dict[str, Any]] = []
+
+    class Seen:
+        summary: ClassVar[dict[str, Any]] = {}
+
+        def define_metric(self, *names: str, **_: str) -> None: ...
+
+        def log(self, row: dict[str, Any]) -> None:
+            logged.append(row)
+
+        def finish(self) -> None: ...
+
+    def lost(rows: pd.DataFrame) -> pd.DataFrame:
+        rows = rows.copy()
+        rows.loc[rows["run"] == 0, "f_1"] = math.inf
+        rows.loc[rows["run"] == 0, "f_2"] = math.nan
+        if "status" in rows:
+            rows.loc[rows["run"] == 0, "status"] = "diverged"
+        return rows
+
+    whole = JobFolder.final, JobFolder.history
+    monkeypatch.setattr(wandb, "init", lambda **_: Seen())
+    monkeypatch.setattr(JobFolder, "final", lambda self: lost(whole[0](self)))
+    monkeypatch.setattr(JobFolder, "history", lambda self: lost(whole[1](self)))
+    result = mobench(*QUICK, "record.every=1", "logger=wandb")
+    assert (result.code, result.err) == (0, "")
+    numbers = [v for row in [*logged, Seen.summary] for v in row.values() if isinstance(v, int | float)]
+    assert len(numbers) > 20
+    assert all(map(math.isfinite, numbers))
+    assert (Seen.summary["runs"], Seen.summary["runs_done"]) == (2, 1)

@@ -8,6 +8,7 @@ view but never a result.
 from __future__ import annotations
 
 import functools
+import math
 import netrc
 import os
 import sys
@@ -139,7 +140,8 @@ def log_job(config: Mapping[str, Any], folder: JobFolder) -> None:
             job_type=algorithm,
             config=dict(config),
         )
-        history = folder.history()
+        # W&B's minimum, maximum and mean of a curve stay NaN or infinite after one such number
+        history = folder.history().replace([math.inf, -math.inf], math.nan)
         final = folder.final()
         run.define_metric("step")
         run.define_metric("*", step_metric="step")
@@ -152,7 +154,8 @@ def log_job(config: Mapping[str, Any], folder: JobFolder) -> None:
         for step, row in curves.iterrows():
             run.log({"step": int(step), **{k: float(v) for k, v in row.items() if pd.notna(v)}})  # type: ignore[call-overload]
         run.log({"final": wandb.Table(dataframe=final)})
-        numbers = final.select_dtypes("number").drop(columns=["run", "seed"]).mean()
+        finite = final.select_dtypes("number").replace([math.inf, -math.inf], math.nan)
+        numbers = finite.drop(columns=["run", "seed"]).mean()
         run.summary.update({f"mean/{k}": float(v) for k, v in numbers.items() if pd.notna(v)})
         run.summary["runs_done"] = int((final["status"] == "done").sum())
         run.summary["runs"] = len(final)
