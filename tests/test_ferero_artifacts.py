@@ -97,9 +97,9 @@ def test_a_run_that_did_not_finish_did_not_arrive() -> None:
     status = ["done"] * 30 + ["diverged"] * 10
     assert toy_runs.arrived().share(job()) == 1.0
     assert toy_runs.arrived().share(job(status=status)) == 0.75
-    sides = toy_runs.arrived().both_sides(job(status=status)).shares
+    sides = toy_runs.arrived().both_sides(job(status=status)).numbers
     assert sides == {"outer": 0.5, "inner": 1.0}  # k = 3 is the lost one
-    sides = toy_runs.arrived().both_sides(job(angle=[0.0] * 10 + [2.0] * 10 + [0.0] * 20)).shares
+    sides = toy_runs.arrived().both_sides(job(angle=[0.0] * 10 + [2.0] * 10 + [0.0] * 20)).numbers
     assert sides == {"outer": 1.0, "inner": 0.5}
     assert toy_runs.arrived().share(job(distance=2e-3)) == 0.0
     assert toy_runs.statuses(job(status=status)) == "10 diverged"
@@ -445,7 +445,7 @@ def test_variants_are_drawn_from_what_ran(mobench: Run) -> None:
     assert result.code == 0, result.err
     table = pd.read_csv(result.root / "artifacts" / "ferero" / "screen" / "table.csv")
     assert list(table["variant"].unique()) == [label for label, _ in screen.VARIANTS.values()]
-    assert len(table) == 12
+    assert len(table) == 15
 
 
 @pytest.mark.parametrize(

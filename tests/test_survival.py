@@ -20,7 +20,7 @@ from concurrent.futures import BrokenExecutor
 from hashlib import sha256
 from pathlib import Path
 from types import FrameType, SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
@@ -28,7 +28,6 @@ import yaml
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.errors import MissingConfigException
-from hydra.plugins.launcher import Launcher
 from omegaconf import OmegaConf
 
 from campaigns.faults import LAUNCHERS
@@ -835,7 +834,8 @@ def test_how_many_jobs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def count(name: str, jobs: int, **launcher: Any) -> int:
         config = OmegaConf.create({"hydra": {"launcher": {"_target_": TARGETS[name]}}})
-        return launchers.adapted(cast(Launcher, SimpleNamespace(**launcher)), config).at_once(jobs)
+        adapter = launchers.ADAPTERS.get(TARGETS[name], launchers.Adapter)
+        return adapter(SimpleNamespace(**launcher), config).at_once(jobs)
 
     assert [count("joblib", 100, joblib={"n_jobs": n}) for n in (2, -1, -2)] == [2, 8, 7]
     assert count("joblib", 3, joblib={"n_jobs": 4}) == 3

@@ -68,9 +68,9 @@ class PublicCodeFERERO(StochasticFEREROSA):
             )
         if self.gamma_decay or self.warm_steps or self.normalize:
             raise ConfigError(
-                f"ferero_public_code has neither algorithm.gamma_decay={self.gamma_decay} nor "
-                f"algorithm.warm_steps={self.warm_steps}, and always normalizes (algorithm.normalize="
-                f"{self.normalize}): leave the three at 0, 0 and False, or use ferero_stochastic."
+                f"algorithm.gamma_decay={self.gamma_decay}, algorithm.warm_steps={self.warm_steps} and "
+                f"algorithm.normalize={self.normalize} must be 0 with ferero_public_code: the public code "
+                "has neither of the first two, and always normalizes. Or use ferero_stochastic."
             )
 
     def init(self, ctx: Context) -> State:

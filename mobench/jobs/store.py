@@ -166,7 +166,7 @@ class JobFolder:
         stamps = tuple(_stamp(self.path / name) for name in ("status.json", "meta.json", "final.csv"))
         if stamps[0] is None:
             return {"status": "missing"}, None
-        newest = max(stamp[2] for stamp in stamps if stamp is not None)
+        newest = max(stamp[-1] for stamp in stamps if stamp is not None)
         # a file that was edited twice within a tick of the clock may have the same stamp
         read = _read if time.time_ns() - newest > _TICK else _read.__wrapped__
         return read(self.path, stamps)
@@ -423,15 +423,16 @@ class JobFolder:
             return fields(str(path), read_json(path), META)
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _stamp(path: Path) -> tuple[int, int, int, int] | None:
     """Changes when a file does, and with the time for one that cannot be seen; None: it is missing."""
     try:
         seen = path.stat()
     except FileNotFoundError:
         return None
     except OSError:
-        return 0, 0, time.time_ns()
-    return seen.st_ino, seen.st_size, seen.st_mtime_ns
+        return 0, 0, 0, time.time_ns()
+    # ctime, too: nobody can set it back as they can the time of the content
+    return seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
 
 
 @functools.lru_cache(maxsize=10_000)

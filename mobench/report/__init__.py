@@ -7,18 +7,8 @@ Both are written from one model of the folders (`reading`, `model`), which a com
 May import: artifacts, cli, config, jobs, system, errors.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 from mobench.report.build import build
-from mobench.report.markdown import records
-from mobench.report.reading import artifacts, declared
+from mobench.report.markdown import verdicts
+from mobench.report.reading import declared
 
 __all__ = ["build", "declared", "verdicts"]
-
-
-def verdicts(root: Path) -> list[dict[str, Any]]:
-    """Returns every claim that was judged below an outputs folder, with its verdict."""
-    return records(artifacts(root))

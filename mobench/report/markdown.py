@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from mobench.artifacts.claims import Claim
@@ -28,6 +29,7 @@ from mobench.report.model import (
     tally,
 )
 from mobench.report.papers import paper_info
+from mobench.report.reading import artifacts
 from mobench.report.words import duration
 
 
@@ -196,6 +198,11 @@ def summary_markdown(site: Site) -> str:
         scales = ", ".join(_scales(site.kept))
         lines.append(f"| **all** | {scales}, kept rows | {' | '.join(total)} | `make kept` |")
     return "\n".join(lines) + "\n"
+
+
+def verdicts(root: Path) -> list[dict[str, Any]]:
+    """Returns every claim that was judged below an outputs folder, with its verdict."""
+    return records(artifacts(root))
 
 
 def records(site: Site) -> list[dict[str, Any]]:
