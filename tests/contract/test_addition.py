@@ -1,7 +1,7 @@
 """A method is two files and a line of the changelog.
 
-The example of CONTRIBUTING.md, copied to the letter into a copy of the project, passes what concerns a method;
-and a plug-in of one file runs.
+The example of CONTRIBUTING.md, copied to the letter into a copy of the project, passes what concerns a
+method; and a plug-in of one file runs.
 """
 
 from __future__ import annotations
