@@ -19,7 +19,7 @@ from torch import Tensor
 
 from mobench.config.compose import compose
 from mobench.config.schema import choices, conf_dir
-from mobench.core import Algorithm, Oracle, Problem, Runs, Set, loop
+from mobench.core import Algorithm, Oracle, Problem, Runs, Set, Weighting, loop
 from mobench.core.compatibility import reasons
 from mobench.core.output import make_output
 from mobench.core.point import Point
@@ -79,6 +79,22 @@ def algorithm_of(method: str, **options: Any) -> Algorithm:
     made = instantiate(settings | dict(extra) | options, "algorithm")
     assert isinstance(made, Algorithm)
     return made
+
+
+@cache
+def kinds() -> list[str]:
+    """One method of each kind: the first name of those whose classes declare the same of what they join,
+    request and return. What depends on these declarations alone is tried with them.
+    """
+    first: dict[object, str] = {}
+    setting = SETTINGS["sampled"]
+    spec = setting.of(setting.runs(2, 1)).spec
+    for name in ALGORITHMS:
+        a = algorithm_of(name)
+        weighting = isinstance(a, Weighting)
+        declared = (a.needs(spec), a.samples, a.constraints, a.constraint_kind, a.together, a.replaces)
+        first.setdefault((*declared, a.derivative_free, a.transforms, weighting), name)
+    return list(first.values())
 
 
 @dataclass(frozen=True)
