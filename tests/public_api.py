@@ -142,6 +142,12 @@ def difference() -> str:
     return "\n".join(difflib.unified_diff(kept, lines(), "docs/public.txt", "the code", lineterm="", n=0))
 
 
+def removed() -> list[str]:
+    """Lines of the snapshot that are public no more: a new name breaks nobody's program."""
+    now = set(lines())
+    return [line for line in SNAPSHOT.read_text().splitlines() if line not in now]
+
+
 def main() -> int:
     """Prints the difference, or writes the snapshot anew; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.public_api", description=__doc__)

@@ -1,25 +1,23 @@
-"""The core: points, sets, random numbers, preferences, outputs; and what the loop promises about runs in a
-batch.
+"""The core: points, sets, random numbers, preferences, outputs; and what the loop does with a run that ends.
 
-Every algorithm of conf/algorithm is tried: a run is the same alone and beside others, a diverged one does not
-touch its neighbours, and a checkpoint through a file continues to the bit.
+What it promises of every method (alone as in a batch, resume, neighbours) is in tests/contract.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from omegaconf import OmegaConf
 from scipy import stats
 from torch import Tensor
 
-from mobench.config.schema import conf_dir
+from mobench.algorithms.ls import LS
+from mobench.algorithms.mgda import MGDA
+from mobench.algorithms.omd_tch import OMDTCH
 from mobench.core import (
     Algorithm,
     Ball,
@@ -38,59 +36,18 @@ from mobench.core import (
 )
 from mobench.core.algorithm import Info
 from mobench.core.arrays import SMALL
-from mobench.core.compatibility import reasons
 from mobench.core.output import Last, Mean, make_output
 from mobench.core.preferences import angle_deg, check_weights, from_rays_deg, ray, resolve, spread
 from mobench.core.random import counter_indices, counter_normal, counter_uniform, generator, seed_for
-from mobench.core.sampled import samples_of
 from mobench.errors import ConfigError, PreferenceError
-from mobench.jobs.targets import instantiate
 from mobench.oracles import Exact, Minibatch
-from mobench.problems import DTLZ2, VLMOP2, LeastSquares
+from mobench.problems import VLMOP2, LeastSquares
 from tests.helpers import runs_at
 
 FLOAT = torch.float64
-NAMES = sorted(p.stem for p in (conf_dir() / "algorithm").glob("*.yaml"))
-VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in NAMES} | {
-    "ferero-pgd": ("ferero", {"subproblem": "pgd", "inner_steps": 20}),
-    "ferero-shifted": ("ferero", {"line": "shifted", "domain": "simplex"}),
-    "ferero-threshold": ("ferero", {"line": "none", "upper": [0.9, 0.9]}),
-    "omd_tch-eg": ("omd_tch", {"mirror": "eg"}),
-    "epo-sum": ("epo", {"normalize": "sum", "restricted": False}),
-}
 OUTPUTS = ("last", "mean", "adaptive")
 VLMOP = VLMOP2(n=6, start={"kind": "uniform", "low": -0.5, "high": 0.5, "per_preference": True})
-SPHERE = DTLZ2(n=6, start={"kind": "uniform", "low": 0.2, "high": 0.8, "per_preference": True})
 TASKS = LeastSquares(n=4, tasks=2, samples=30)
-TASKS3 = LeastSquares(n=4, tasks=3, samples=30)
-
-
-def algorithm_of(name: str, M: int = 2, **options: Any) -> Algorithm:
-    base, extra = VARIANTS[name]
-    if "upper" in extra:
-        extra = extra | {"upper": [0.9] * M}
-    node = OmegaConf.to_container(OmegaConf.load(conf_dir() / "algorithm" / f"{base}.yaml"))
-    assert isinstance(node, dict)
-    # EPO's gain of 10 belongs to two objectives on the toy problem
-    small = {"step_size": 0.005} if base == "epo" else {"step_size": 0.05}
-    if base in ("cosmos", "phn", "phn_epo"):  # they replace points
-        small = {"step_size": 1.0}
-    made = instantiate({str(k): v for k, v in node.items()} | small | extra | options, "algorithm")
-    assert isinstance(made, Algorithm)
-    return made
-
-
-def oracles(problem: Problem, runs: Runs) -> list[Oracle]:
-    made: list[Oracle] = [Exact(problem, runs)]
-    if samples_of(problem):
-        made.append(Minibatch(problem, runs, batch_size=8, samples=2))
-    return made
-
-
-def fitting(name: str, problem: Problem, runs: Runs) -> list[Oracle]:
-    """The oracles of the problem that the algorithm can join."""
-    algorithm = algorithm_of(name, problem.n_objectives)
-    return [o for o in oracles(problem, runs) if not reasons(o.spec, algorithm)]
 
 
 def runs_of(problem: Problem, preferences: int, seeds: int) -> Runs:
@@ -490,83 +447,9 @@ def test_last_and_mean() -> None:
 
 
 # runs of a seed may see each other (populations, sets): such methods are compared seed by seed
-SETS = [n for n in VARIANTS if algorithm_of(n).together and not algorithm_of(n).derivative_free]
-CASES = [(n, problem) for n in VARIANTS if not algorithm_of(n).together for problem in (VLMOP, SPHERE)]
-
-
-@pytest.mark.parametrize(
-    ("name", "problem"), CASES, ids=lambda v: v if isinstance(v, str) else type(v).__name__
-)
-def test_a_run_is_the_same_alone_and_in_a_batch(name: str, problem: Problem) -> None:
-    """12 runs against single ones and a pair, with their numbers of the whole job."""
-    runs = runs_of(problem, 4, 3)
-    for oracle in fitting(name, problem, runs):
-        algorithm = algorithm_of(name, problem.n_objectives)
-        whole, path = advance(algorithm, problem, oracle, runs, 25)
-        assert whole["alive"].all()
-        assert (path[:, 0] != path[:, -1]).any()
-        for part in ([0], [7], [11, 5]):
-            few = runs.take(part)
-            alone, _ = advance(algorithm, problem, Exact(problem, few), few, 25)
-            compare(alone, whole, part, 1e-8)
-
-
-@pytest.mark.parametrize("name", SETS)
-def test_a_set_of_runs_is_the_same_alone_and_in_a_batch(name: str) -> None:
-    """All runs of a seed against those of three; of a set that loses a run, the others go on."""
-    runs = runs_of(VLMOP, 4, 3)
-    whole, _ = advance(algorithm_of(name), VLMOP, Exact(VLMOP, runs), runs, 25)
-    for seed in range(3):
-        part = [r for r in range(12) if r % 3 == seed]
-        few = runs.take(part)
-        alone, _ = advance(algorithm_of(name), VLMOP, Exact(VLMOP, few), few, 25)
-        compare(alone, whole, part, 1e-8)
-    few = runs_of(VLMOP, 3, 1)
-    bad, path = advance(algorithm_of(name), VLMOP, Faulty(VLMOP, few, "nan", 1, 4), few, 10)
-    assert bad["alive"].tolist() == [True, False, True]
-    assert path[[0, 2]].isfinite().all()
-    assert not torch.equal(path[0, -1], path[0, 5])
-
-
-def compare(alone: Any, whole: Any, part: list[int], tolerance: float, where: str = "") -> None:
-    """Every tensor of the whole state, slice by slice; the ring's capacity may differ."""
-    if isinstance(alone, dict):
-        assert alone.keys() == whole.keys()
-        for key in alone:
-            if key != "adaptive":
-                compare(alone[key], whole[key], part, tolerance, f"{where}.{key}")
-    elif isinstance(alone, Tensor):
-        if alone.dtype.is_floating_point and "kkt" not in where:
-            np.testing.assert_allclose(alone, whole[part], rtol=0, atol=tolerance, err_msg=where)
-    else:
-        assert alone == whole, where
 
 
 # members of a population interact, within a seed (tests/test_populations.py), and need a box
-APART = [n for n in VARIANTS if not algorithm_of(n).together]
-ALONE = [n for n in APART if algorithm_of(n).constraints[0] == 0 and not algorithm_of(n).derivative_free]
-
-
-@pytest.mark.parametrize("name", ALONE)
-@pytest.mark.parametrize("problem", [TASKS, TASKS3], ids=["M=2", "M=3"])
-def test_a_stochastic_run_is_the_same_alone_and_in_a_batch(name: str, problem: LeastSquares) -> None:
-    runs = runs_of(problem, 4, 3)
-    algorithm = algorithm_of(name, problem.tasks, step_size=0.002 if "epo" in name else 0.05)
-    rules = {"last": make_output("last")}
-    for part in (list(range(12)), [0], [7], [11, 5]):
-        few = runs.take(part)
-        oracle = Minibatch(problem, few, batch_size=8, samples=2)
-        state = loop.start(oracle, algorithm, rules, problem.initial(few), few, 20)
-        state = loop.advance(oracle, algorithm, rules, state, 20)
-        if len(part) == 12:
-            whole = state
-        np.testing.assert_allclose(state["theta"], whole["theta"][part], rtol=0, atol=1e-8)
-    # some methods do not know the preference, as their docstrings say, and inactive thresholds leave it out
-    # too
-    blind = name in ("mgda", "qffl", "fedfv", "fedmgda_plus", "moco", "mlm_cmoo", "ferero-threshold")
-    blind = blind or name in ("aligned_mtl", "cagrad", "config", "dualproj", "dwa", "fairgrad", "famo")
-    blind = blind or name in ("graddrop", "imtl_g", "modo", "nash_mtl", "pcgrad", "sdmgrad", "upgrad")
-    assert len({tuple(row) for row in whole["theta"].tolist()}) == (3 if blind else 12)
 
 
 class Faulty(Oracle):
@@ -604,42 +487,9 @@ class Faulty(Oracle):
         return self.inner.ideal
 
 
-@pytest.mark.parametrize("name", APART)
-@pytest.mark.parametrize("kind", ["nan", "inf", "overflow"])
-def test_a_diverged_run_rests_and_its_neighbours_do_not_notice(name: str, kind: str) -> None:
-    """Bit-identical paths, states and averages of the others; NaN objectives, infinite ones,
-    iterates that overflow.
-    """
-    for problem in (VLMOP, LeastSquares(n=4, tasks=3, samples=30)):
-        runs = runs_of(problem, 3, 1)
-        oracle = Faulty(problem, runs, kind, 1, 4)
-        algorithm = algorithm_of(name, problem.n_objectives, step_size=0.01)
-        if reasons(oracle.spec, algorithm):
-            continue
-        good, clean = advance(algorithm, problem, Faulty(problem, runs, kind, 1, 99), runs, 10)
-        bad, path = advance(algorithm, problem, oracle, runs, 10)
-        assert torch.equal(path[[0, 2]], clean[[0, 2]])
-        assert path.isfinite().all()
-        if kind == "nan":
-            assert torch.equal(path[1, 4:], path[1, 4:5].expand(7, -1))
-            assert bad["alive"].tolist() == [True, False, True]
-        elif not bool(bad["alive"][1]):
-            rest = int((path[1] != path[1, -1]).any(-1).nonzero().max()) + 1
-            assert rest <= 10
-        assert bad["alive"][[0, 2]].all()
-        for key in ("kkt", "fail"):
-            assert torch.equal(bad[key][[0, 2]], good[key][[0, 2]])
-        for rule in OUTPUTS:
-            answer = make_output(rule)
-            expected = answer.final(good["out"][rule], good["theta"])
-            np.testing.assert_allclose(
-                answer.final(bad["out"][rule], bad["theta"])[[0, 2]], expected[[0, 2]], rtol=0, atol=1e-15
-            )
-
-
 def test_an_iterate_that_overflows_is_frozen_at_its_last_finite_value() -> None:
     runs = runs_of(VLMOP, 3, 1)
-    algorithm = algorithm_of("ls", step_size=10.0)
+    algorithm = LS(step_size=10.0)
     state, path = advance(algorithm, VLMOP, Faulty(VLMOP, runs, "overflow", 1, 4), runs, 8)
     assert state["alive"].tolist() == [True, False, True]
     assert torch.equal(path[1, 4:], path[1, 4:5].expand(5, -1))
@@ -650,8 +500,8 @@ def test_a_run_that_rests_does_not_wake_up() -> None:
     so it must not go on with what is left of its state.
     """
     runs = runs_of(VLMOP, 3, 1)
-    for name in ("ls", "omd_tch", "mgda"):
-        state, path = advance(algorithm_of(name), VLMOP, Faulty(VLMOP, runs, "nan", 1, 4, 5), runs, 10)
+    for method in (LS(step_size=0.05), OMDTCH(step_size=0.05), MGDA(step_size=0.05)):
+        state, path = advance(method, VLMOP, Faulty(VLMOP, runs, "nan", 1, 4, 5), runs, 10)
         assert state["alive"].tolist() == [True, False, True]
         assert torch.equal(path[1, 4:], path[1, 4:5].expand(7, -1))
 
@@ -726,7 +576,7 @@ def test_residuals_and_failures_are_counted_per_run() -> None:
     whole, _ = advance(Solving(), VLMOP, Exact(VLMOP, runs), runs, 5)
     assert torch.equal(state["theta"][[0, 2]], whole["theta"][[0, 2]])
     assert not torch.equal(whole["theta"][1], before["theta"][1])
-    plain, _ = advance(algorithm_of("ls"), VLMOP, Exact(VLMOP, runs), runs, 5)
+    plain, _ = advance(LS(step_size=0.05), VLMOP, Exact(VLMOP, runs), runs, 5)
     assert plain["kkt"].tolist() == [-1.0] * 3
 
 
@@ -734,7 +584,7 @@ def test_steps_follow_the_schedule_and_the_set() -> None:
     """theta <- Proj(theta + alpha / (1 + t)^decay d), also for a start outside the set."""
     problem = VLMOP2(n=4, clip=0.6, start={"kind": "constant", "value": 5.0})
     runs = runs_of(problem, 2, 1)
-    algorithm = algorithm_of("ls", step_size=0.5, step_decay=0.75)
+    algorithm = LS(step_size=0.5, step_decay=0.75)
     _, path = advance(algorithm, problem, Exact(problem, runs), runs, 6)
     x = torch.full((2, 4), 0.6, dtype=FLOAT)
     for t in range(6):
@@ -768,86 +618,13 @@ class Counting(Oracle):
 def test_the_state_of_an_oracle_moves_once_a_step() -> None:
     runs = runs_of(VLMOP, 2, 1)
     oracle = Counting(VLMOP, runs)
-    algorithm = algorithm_of("mgda")
+    algorithm = MGDA(step_size=0.05)
     rules = {"last": make_output("last")}
     state = loop.start(oracle, algorithm, rules, VLMOP.initial(runs), runs, 5)
     state = loop.advance(oracle, algorithm, rules, state, 2)
     state = loop.advance(oracle, algorithm, rules, state, 5)
     assert state["oracle"]["count"].tolist() == [5.0, 6.0]
     assert oracle.seen == [[t, t + 1.0] for t in range(5)]
-
-
-def equal_states(a: Any, b: Any, where: str = "state") -> None:
-    if isinstance(a, dict):
-        assert a.keys() == b.keys(), where
-        for key in a:
-            equal_states(a[key], b[key], f"{where}.{key}")
-    elif isinstance(a, Tensor):
-        assert a.dtype == b.dtype, where
-        assert torch.equal(a.nan_to_num(nan=-7.0), b.nan_to_num(nan=-7.0)), where
-    else:
-        assert type(a) is type(b), where
-        assert a == b, where
-
-
-@pytest.mark.parametrize("name", VARIANTS)
-def test_a_checkpoint_continues_to_the_bit(name: str, tmp_path: Path) -> None:
-    """Saved at mid-run, loaded with weights_only into new objects; the ring grows after the break."""
-    steps = 75
-    pause = 31
-    names = (*OUTPUTS, "adaptive_two_pass")
-    for kind in ("exact", "minibatch"):
-        problem = VLMOP if kind == "exact" else TASKS
-
-        def parts(
-            problem: Problem = problem, kind: str = kind
-        ) -> tuple[Oracle, Algorithm, dict[str, Any], Runs]:
-            runs = runs_of(problem, 2, 1)
-            oracle = (
-                Exact(problem, runs) if kind == "exact" else Minibatch(problem, runs, batch_size=8, samples=2)
-            )
-            algorithm = algorithm_of(name, step_size=0.002 if "epo" in name else 0.02)
-            return oracle, algorithm, {n: make_output(n) for n in names}, runs
-
-        oracle, algorithm, rules, runs = parts()
-        if reasons(oracle.spec, algorithm):
-            continue
-        theta = problem.initial(runs)
-        through = loop.advance(
-            oracle, algorithm, rules, loop.start(oracle, algorithm, rules, theta, runs, steps), steps
-        )
-        oracle, algorithm, rules, runs = parts()
-        half = loop.advance(
-            oracle, algorithm, rules, loop.start(oracle, algorithm, rules, theta, runs, steps), pause
-        )
-        torch.save(half, tmp_path / "state.pt")
-        loaded = torch.load(tmp_path / "state.pt", weights_only=True)
-        assert loaded["t"] == pause
-        oracle, algorithm, rules, runs = parts()
-        resumed = loop.advance(oracle, algorithm, rules, loaded, steps)
-        equal_states(through, resumed)
-        assert not torch.equal(half["theta"], theta)
-
-
-@pytest.mark.parametrize("name", VARIANTS)
-def test_every_tensor_of_the_state_has_the_runs_first(name: str) -> None:
-    """Slicing axis 0 must give a valid state: chunks, resume and running alone rest on it."""
-    runs = runs_of(VLMOP, 5, 1)
-    for oracle in fitting(name, VLMOP, runs):
-        state, _ = advance(algorithm_of(name), VLMOP, oracle, runs, 2)
-
-        def walk(node: Any, where: str) -> None:
-            for key, value in node.items():
-                if isinstance(value, dict):
-                    walk(value, f"{where}.{key}")
-                elif isinstance(value, Tensor):
-                    assert len(value) == 5, f"{where}.{key} has shape {tuple(value.shape)}"
-                    # a slice of a saved file must not drag its neighbours along
-                    assert value.is_contiguous(), f"{where}.{key}"
-                else:
-                    assert key == "t"
-
-        walk(state, "state")
 
 
 def test_spec_is_frozen_and_the_base_classes_refuse_politely() -> None:

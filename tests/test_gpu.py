@@ -42,6 +42,7 @@ from mobench.system import gpu as system
 from mobench.system import gpu_lock
 from mobench.system.signals import Signals
 from tests import pretend_cuda
+from tests.contract import cases
 from tests.test_runner import Killed, die, disturb, first_pass, same_rows
 
 REAL = torch.cuda.is_available()
@@ -90,40 +91,8 @@ PROBLEMS: dict[str, tuple[str, ...]] = {
         "problem.start.steps=1", *LARGE
     ),
 }  # fmt: skip
-# Their pairs take long, and show on a pretended GPU what those of other problems do: a method's operations
-# need no network. So there only these methods run on them, one of each kind; all pairs were compared when
-# this was written, and are compared on a GPU.
-WITH_DATA = {
-    "river_flow", "faces", "federated", "federated_batches", "federated_cifar", "few_shot", "hyper_cleaning",
-    "small_network", "lenet", "speech"
-}  # fmt: skip
-ON_DATA = {
-    "ls", "mgda", "epo", "pmtl", "ferero_stochastic", "mlm_cmoo", "omd_tch", "wc_mhgd", "csmoo1", "fedfv",
-    "cosmos", "psl"
-}  # fmt: skip
 # times the effect of rounding the start that a float32 row on the device may differ from the CPU's
 ROUNDING = 10.0
-
-# waits of the host in a step that is not recorded: one copy of the Gram matrix to the host for each program
-ONE = ("aligned_mtl", "cagrad", "config", "cosmos", "csmoo1", "csmoo2", "csmoo_basic", "dualproj", "fairgrad",
-       "fedmgda_plus", "hv_gradient", "imtl_g", "nash_mtl", "phn", "phn_epo", "pmgda", "stch_set",
-       "upgrad")  # fmt: skip
-NONE = ("afl", "dwa", "epo", "famo", "fedavg", "fedfv", "ferero", "ferero_sa", "graddrop", "ls", "mgda",
-        "mlm_cmoo", "moco", "omd_tch", "pbi", "pcgrad", "penalty_sgd", "pmtl", "propfair", "qffl", "sdmgrad",
-        "stch", "tch", "term", "wc_mhgd")  # fmt: skip
-WAITS = (
-    [("vlmop2", a, 0) for a in NONE]
-    + [("vlmop2", a, 1) for a in ONE]
-    + [("dtlz2", a, 1) for a in ("mgda", "pmtl", "ferero", "fedmgda_plus", "wc_mhgd", "csmoo2")]
-    + [("dtlz2", "epo", 2), ("dtlz2", "mlm_cmoo", 1), ("half_plane", "ferero", 1), ("lenet", "epo", 0)]
-    # batches are drawn on the host and copied through pinned memory
-    + [("federated_batches", a, 0) for a in ("ls", "propfair", "fedfv")]
-    + [("federated", "ls", 0), ("federated_cifar", "qffl", 0), ("small_network", "ferero_stochastic", 0)]
-    + [("bilevel", "moco", 0), ("value_gap", "forum", 1), ("hyper_cleaning", "wc_mhgd", 1)]
-    # few-shot: whether x has moved; speech: the utterances' numbers, and PyTorch's CTC loss
-    + [("few_shot", "wc_mhgd", 2), ("speech", "ls", 4), ("pls", "csmoo2", 1)]
-    + [("river_flow", "mlm_cmoo", 1), ("faces", "mlm_cmoo", 1)]
-)
 
 
 @pytest.fixture(autouse=True)
@@ -307,17 +276,14 @@ def too_far(config: dict[str, Any], folder: Path) -> str:
     return f"{found:.1e} in float32, where rounding explains {effect:.1e}, and {in_double:.1e} in float64"
 
 
-@pytest.mark.parametrize("algorithm", choices("algorithm"))
+@pytest.mark.parametrize("algorithm", choices("algorithm") if REAL else cases.kinds())
 def test_rows_are_those_of_the_cpu(algorithm: str, planner: Planner, tmp_path: Path) -> None:
-    """On every problem that the algorithm fits.
-
-    On a pretended GPU on every third of them, from another one on with each algorithm: all pairs agreed when
-    this was written, and take minutes. Of those with data see `ON_DATA`.
+    """On every problem that the algorithm fits. On a pretended GPU one method of each kind, on every third of
+    them, from another one on with each algorithm; tests/contract/test_device.py tries every method.
     """
-    here = [name for name in PROBLEMS if REAL or algorithm in ON_DATA or name not in WITH_DATA]
-    configs = {name: fits(planner, name, algorithm) for name in here}
-    fitting = [name for name in here if configs[name] is not None]
-    first = choices("algorithm").index(algorithm) % 3
+    configs = {name: fits(planner, name, algorithm) for name in PROBLEMS}
+    fitting = [name for name in PROBLEMS if configs[name] is not None]
+    first = cases.ALGORITHMS.index(algorithm) % 3
     shown = fitting if REAL else fitting[first::3] or fitting
     wrong = {name: words for name in shown if (words := too_far(configs[name], tmp_path))}
     assert not wrong
@@ -345,15 +311,6 @@ def stepping(config: dict[str, Any], steps: int = 4) -> pretend_cuda.Pretend:
         gpu.reset()
         loop.advance(oracle, job.algorithm, rules, state, 6 + steps)
     return gpu
-
-
-@pytest.mark.skipif(REAL, reason="a GPU does not count waits")
-@pytest.mark.parametrize(("problem", "algorithm", "budget"), WAITS)
-def test_a_step_makes_the_host_wait_no_more_than_this(
-    problem: str, algorithm: str, budget: int, planner: Planner
-) -> None:
-    gpu = stepping(fitting(planner, problem, algorithm, "steps=10"))
-    assert gpu.totals()["waits"] <= 4 * budget, gpu.report(4)
 
 
 @pytest.mark.skipif(REAL, reason="a GPU does not count waits")

@@ -1,17 +1,13 @@
-"""Every algorithm with every oracle of the project, and with made-up oracles that lack something.
+"""A method of each kind with every oracle of the project, and all with made-up oracles that lack something.
 
-Each pair runs a few steps or is refused in words. A recording point checks that what an algorithm declares in
-`needs` is what it asks for. And every YAML file of conf can be built, is documented, and names things that
-exist.
+Each pair runs a few steps or is refused in words; a recording point checks that it requests what it declares.
+And the YAML files of conf name things that exist. What every name keeps to is in tests/contract.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import math
-import re
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -33,13 +29,14 @@ from mobench.core.sampled import BatchGradients, samples_of
 from mobench.errors import CompatibilityError, ConfigError
 from mobench.jobs.build import make_job
 from mobench.jobs.job import Job
-from mobench.jobs.rehearsal import rehearse
 from mobench.jobs.run import folder_of
-from mobench.jobs.targets import load_class, parameters
-from mobench.oracles import Exact, Minibatch
+from mobench.jobs.targets import load_class
+from mobench.oracles import Exact
 from mobench.problems import DTLZ2, VLMOP2, LeastSquares
 from mobench.problems.dataset import DataProblem
 from mobench.sweep.planner import Planner
+from tests.contract import cases
+from tests.contract.cases import Watched
 
 ALGORITHMS = choices("algorithm")
 PROBLEMS = choices("problem")
@@ -61,7 +58,6 @@ WITH_DATA = [name for name in PROBLEMS if issubclass(CLASSES[name], DataProblem)
 # of those with data, files that differ in the data alone are one problem
 DIFFERENT = [p for p in PROBLEMS if p not in WITH_DATA] + list({CLASSES[p]: p for p in WITH_DATA}.values())
 STEPS = 4
-OPTIONAL = {"jacobian", "jvp", "hvp"}
 
 
 # composing
@@ -116,87 +112,12 @@ def served(parts: Any, compose: Any) -> dict[tuple[str, str], Job]:
     return found
 
 
-# a recording point
-
-
-class Spy(Point):
-    """Passes requests on and writes them down; what its oracle does not provide it refuses."""
-
-    def __init__(self, inner: Point, asked: set[str], provides: frozenset[str]) -> None:
-        super().__init__(inner.x, inner.X, inner.M, inner.state)
-        self.inner = inner
-        self.asked = asked
-        self.provides = provides
-
-    def _note(self, request: str) -> None:
-        assert request not in OPTIONAL or request in self.provides, (
-            f"asked for {request}, which is not provided"
-        )
-        self.asked.add(request)
-
-    def values(self) -> Tensor:
-        self._note("values")
-        return self.inner.values()
-
-    def _jacobian(self) -> Tensor:
-        raise AssertionError("the wrapped point answers")
-
-    def jacobian(self, part: Any = "all") -> Tensor:
-        self._note("jacobian")
-        return self.inner.jacobian(part)
-
-    def gramian(self, part: Any = "all") -> Tensor:
-        self._note("jacobian")  # rows and their products are one ability
-        return self.inner.gramian(part)
-
-    def vjp(self, w: Tensor) -> Tensor:
-        self._note("vjp")
-        return self.inner.vjp(w)
-
-    def jvp(self, v: Tensor) -> Tensor:
-        self._note("jvp")
-        return self.inner.jvp(v)
-
-    def hvp(self, w: Tensor, v: Tensor) -> Tensor:
-        self._note("hvp")
-        return self.inner.hvp(w, v)
-
-
-class Watched(Oracle):
-    """An oracle whose points record; `changes` to its Spec take abilities away."""
-
-    def __init__(self, inner: Oracle, **changes: Any) -> None:
-        self.inner = inner
-        self.spec = dataclasses.replace(inner.spec, **changes)
-        self.asked: set[str] = set()
-        self.samples: set[tuple[int, int]] = set()
-
-    def initial(self, runs: Runs) -> Tensor:
-        return self.inner.initial(runs)
-
-    def init(self, theta: Tensor) -> dict[str, Tensor]:
-        return self.inner.init(theta)
-
-    def at(self, theta: Tensor, state: dict[str, Tensor], t: int, k: int = 0) -> Point:
-        assert (t, k) not in self.samples, "one point per sample and step"
-        assert k < self.spec.samples
-        self.samples.add((t, k))
-        return Spy(self.inner.at(theta, state, t, k), self.asked, self.spec.provides)
-
-    def exact(self, theta: Tensor) -> Tensor:
-        return self.inner.exact(theta)
-
-    @property
-    def ideal(self) -> Tensor | None:
-        return self.inner.ideal
-
-
 def some_steps(
     oracle: Watched, algorithm: Algorithm, problem: Problem, runs: Runs, steps: int = STEPS
 ) -> dict[str, Any]:
     rules = {name: make_output(name) for name in dict.fromkeys(["last", *algorithm.outputs])}
     state = loop.start(oracle, algorithm, rules, oracle.initial(runs), runs, steps)
-    oracle.asked.clear()
+    oracle.requests.clear()
     state = loop.advance(oracle, algorithm, {}, {**state, "out": {}}, steps)
     assert state["t"] == steps
     assert state["theta"].isfinite().all()
@@ -217,12 +138,6 @@ def refused(spec: Spec, algorithm: Algorithm, oracle: Oracle, problem: Problem, 
         assert lines[1:] == [f"  - {reason}" for reason in found]
         assert all(len(reason) > 25 for reason in found)
     return found
-
-
-@pytest.fixture(scope="module")
-def asked() -> dict[str, set[str]]:
-    """What each algorithm asked for in any join of this module."""
-    return defaultdict(set)
 
 
 @pytest.mark.parametrize("problem_name", DIFFERENT)
@@ -259,13 +174,12 @@ def test_every_problem_has_its_oracles(
                 job.oracle()
 
 
-@pytest.mark.parametrize("algorithm_name", ALGORITHMS)
+@pytest.mark.parametrize("algorithm_name", cases.kinds())
 def test_every_pair_of_the_project_runs_or_is_refused(
     algorithm_name: str,
     served: dict[tuple[str, str], Job],
     parts: Any,
     compose: Any,
-    asked: dict[str, set[str]],
 ) -> None:
     algorithm = cheap(algorithm_name, parts, compose)
     ran = 0
@@ -278,50 +192,12 @@ def test_every_pair_of_the_project_runs_or_is_refused(
         steps = 2 if problem_name in WITH_DATA else STEPS
         some_steps(oracle, algorithm, job.problem, job.runs, steps)
         assert len(oracle.samples) == steps * algorithm.samples
-        assert oracle.asked - {"values", "vjp"} <= algorithm.needs(oracle.spec), (problem_name, oracle_name)
-        asked[algorithm_name] |= oracle.asked
+        assert oracle.requests - {"values", "vjp"} <= algorithm.needs(oracle.spec), (
+            problem_name,
+            oracle_name,
+        )
         ran += 1
     assert ran > 0
-
-
-@pytest.mark.parametrize("algorithm_name", ALGORITHMS)
-def test_no_pair_of_the_project_mixes_its_runs(
-    algorithm_name: str, served: dict[tuple[str, str], Job], parts: Any, compose: Any
-) -> None:
-    """What plug-ins must pass before their first step, mobench's own parts pass: each run alone as beside
-    others.
-
-    Each method with each oracle, and with a third of the problems, other ones with each method. Problems with
-    data with one method and one oracle each. All pairs were compared when this was written, and take minutes.
-    """
-    algorithm = cheap(algorithm_name, parts, compose)
-    turn = ALGORITHMS.index(algorithm_name)
-    ran = 0
-    seen = set()
-    met = set()
-    for (problem_name, oracle_name), made in served.items():
-        if problem_name in WITH_DATA and (algorithm_name != "mgda" or problem_name in seen):
-            continue
-        third = (turn + DIFFERENT.index(problem_name)) % 3 == 0
-        if problem_name not in WITH_DATA and not third and oracle_name in met:
-            continue
-        job = dataclasses.replace(made, algorithm=algorithm)  # with an oracle of its own
-        oracle = job.oracle()
-        if reasons(oracle.spec, algorithm):
-            continue
-        classes = {"problem": type(job.problem), "oracle": type(oracle), "algorithm": type(algorithm)}
-        assert rehearse(job, classes) == [], (problem_name, oracle_name)
-        seen.add(problem_name)
-        met.add(oracle_name)
-        ran += 1
-    assert ran > 0
-
-
-@pytest.mark.parametrize("layer", [f"constraint={name}" for name in choices("constraint") if name != "none"])
-def test_no_constraint_mixes_the_runs(layer: str, compose: Any) -> None:
-    config = compose("problem=least_squares", "algorithm=csmoo2", layer)
-    job = make_job({**config, "preferences": {"count": 2}, "seeds": [0, 1]})
-    assert rehearse(job, {"constraint": type(job.oracle()), "algorithm": type(job.algorithm)}) == []
 
 
 def cheap(name: str, parts: Any, compose: Any) -> Algorithm:
@@ -436,7 +312,7 @@ LACKS: dict[str, tuple[Problem, dict[str, Any], str, set[str]]] = {
 
 
 @pytest.mark.parametrize("lack", LACKS)
-def test_oracles_that_lack_something(lack: str, parts: Any, compose: Any, asked: dict[str, set[str]]) -> None:
+def test_oracles_that_lack_something(lack: str, parts: Any, compose: Any) -> None:
     """The refused ones are exactly those expected; all others run without the missing request."""
     problem, changes, words, stopped = LACKS[lack]
     M = problem.n_objectives
@@ -452,27 +328,8 @@ def test_oracles_that_lack_something(lack: str, parts: Any, compose: Any, asked:
             assert name not in KNOWN or any(words in reason for reason in why), why
         else:
             some_steps(oracle, algorithm, problem, runs)
-            assert oracle.asked - {"values", "vjp"} <= algorithm.needs(oracle.spec)
-            asked[name] |= oracle.asked
+            assert oracle.requests - {"values", "vjp"} <= algorithm.needs(oracle.spec)
     assert found & KNOWN == stopped
-
-
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_everything_declared_is_asked_for(
-    name: str, parts: Any, compose: Any, asked: dict[str, set[str]]
-) -> None:
-    """After the joins above; alone, this test makes its own."""
-    algorithm = careful(name, parts, compose)
-    problem = LeastSquares(n=4, samples=20)
-    runs = Runs.product(spread(2, 2), [0])
-    oracle = Watched(Minibatch(problem, runs, batch_size=10, samples=2))
-    gap = Watched(Exact(Constrained(n=4, start=START), runs), constraint_kind="gap")
-    for some in (oracle, gap):
-        if not reasons(some.spec, algorithm):
-            some_steps(some, algorithm, problem, runs)
-            asked[name] |= some.asked
-    assert algorithm.needs(oracle.spec) <= asked[name]
-    assert algorithm.needs(oracle.spec) <= OPTIONAL
 
 
 # join itself
@@ -563,43 +420,12 @@ def test_functional_constraints_are_served_by_the_point() -> None:
     runs = Runs.product(spread(2, 2), [0])
     oracle = Watched(Exact(problem, runs))
     state = some_steps(oracle, Penalty(step_size=0.2), problem, runs)
-    assert oracle.asked == {"values", "vjp"}
+    assert oracle.requests == {"values", "vjp"}
     g = problem.values(state["theta"])[:, 2]
     assert (g < problem.values(problem.initial(runs))[:, 2] - 0.3).all()
 
 
 # the configuration files
-
-
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_every_algorithm_file_builds_what_it_names(name: str, parts: Any, compose: Any) -> None:
-    node = parts["algorithm"][name]["algorithm"]
-    algorithm = job_of(parts, compose, "least_squares", "exact", name).algorithm
-    for key, value in node.items():
-        if key != "_target_":
-            assert getattr(algorithm, key) == value
-    assert algorithm.citation
-
-
-def documentation(cls: type) -> str:
-    return "\n".join(
-        c.__dict__.get("__doc__") or "" for c in cls.__mro__ if c.__module__.startswith("mobench")
-    )
-
-
-def targets() -> list[tuple[str, str]]:
-    return [(group, name) for group in ("algorithm", "problem", "oracle") for name in choices(group)]
-
-
-@pytest.mark.parametrize(("group", "name"), targets(), ids=lambda v: str(v))
-def test_every_parameter_is_documented(group: str, name: str) -> None:
-    """In the docstring of the class or of a base class, by its name."""
-    node = yaml.safe_load((conf_dir() / group / f"{name}.yaml").read_text())
-    cls = load_class(node["_target_"], group)
-    text = documentation(cls)
-    missing = [p for p in parameters(cls) if not re.search(rf"(?<![\w.]){re.escape(p)}(?!\w)", text)]
-    assert not missing, f"{cls.__name__}: {', '.join(missing)} are not in its docstring"
-    assert inspect.getdoc(cls)
 
 
 def test_names_of_protocols() -> None:

@@ -5,7 +5,6 @@ Each run is that of its own job; rows say which it is.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import yaml
 from torch import Tensor
 
 from mobench.config.overrides import normalise, shown
-from mobench.config.schema import choices, conf_dir
-from mobench.core import Algorithm, Runs, loop
-from mobench.core.compatibility import reasons
+from mobench.core import Runs, loop
 from mobench.core.output import make_output
 from mobench.core.preferences import spread
 from mobench.errors import ConfigError, MobenchError
@@ -28,9 +24,6 @@ from mobench.jobs.build import make_job
 from mobench.jobs.job import Job, identity
 from mobench.jobs.run import folder_of, run_job
 from mobench.jobs.store import JobFolder, config_hash
-from mobench.jobs.targets import instantiate, load_class
-from mobench.oracles import Exact
-from mobench.problems import LeastSquares
 from tests.conftest import Run
 from tests.test_federated import changed, composed
 
@@ -115,73 +108,6 @@ def test_each_run_is_that_of_its_own_job(name: str) -> None:
     for a, b in itertools.combinations(ends, 2):  # the values matter
         assert (a - b).abs().max() > 1e-9 or name == "alpha, external_from"
     assert (ends[0] - ends[-1]).abs().max() > 1e-6
-
-
-SINGLE = {
-    "lambda_step": [0.3, 2.0],
-    "mu": [0.05, 0.3],
-    "q": [0.1, 2.0],
-    "baseline": [3.3, 7.7],
-    "threshold": [0.3, 1.1],
-    "epsilon": [0.03, 0.3],
-    "alpha": [0.1, 0.7],
-    "external_from": [0, 3],
-    "step_size": [0.02, 0.05],
-    "step_decay": [0.55, 0.95],
-    "gamma": [0.02, 0.1],
-    "trade_off": [0.1, 10.0],
-    "weight_step": [0.1, 0.3],
-    "regularization": [0.0, 0.5],
-    "rho": [0.5, 2.0],
-    "eta": [0.01, 0.1],
-    "beta": [0.01, 0.1],
-    "gamma1": [0.5, 2.0],
-    "gamma2": [0.5, 2.0],
-    "c0": [0.5, 2.0],
-    "penalty_power": [0.0, 0.4],
-    "c": [0.2, 0.7],
-    "theta": [1.0, 4.0],
-}
-
-
-SINGLE_OF: dict[tuple[str, str], list[float]] = {("fairgrad", "alpha"): [0.7, 2.0]}
-
-
-def promises() -> list[tuple[str, str]]:
-    """Every field that a method of the project says it can vary."""
-    out = []
-    for name in choices("algorithm"):
-        node = yaml.safe_load((conf_dir() / "algorithm" / f"{name}.yaml").read_text())
-        out += [(name, field) for field in sorted(load_class(node["_target_"], name).varies)]
-    return out
-
-
-@pytest.mark.parametrize(("name", "field"), promises())
-def test_a_field_that_varies_is_computed_with_as_a_number(name: str, field: str) -> None:
-    """Three exact quadratics, several preferences; the promise of `Algorithm.stacked`."""
-    node = yaml.safe_load((conf_dir() / "algorithm" / f"{name}.yaml").read_text())
-    node = node | {"step_size": 0.03}
-    values = SINGLE_OF.get((name, field), SINGLE[field])
-    problem = LeastSquares(n=6, tasks=3, samples=30)
-    runs = Runs.product(spread(2, 3), [0, 1], len(values))
-    assert runs.variant is not None
-    algorithm = instantiate(node, "algorithm")
-    if reasons(Exact(problem, runs).spec, algorithm):
-        pytest.skip("does not fit an exact oracle without constraints")
-    column = torch.tensor(values, dtype=torch.float64)[runs.variant].unsqueeze(1)
-    algorithm.stacked({field: column}).advice(Exact(problem, runs).spec)  # is said of all values at once
-
-    def path(method: Algorithm, some: Runs) -> Tensor:
-        oracle = Exact(problem, some)
-        state = loop.start(oracle, method, {}, problem.initial(some), some, 6)
-        return loop.advance(oracle, method, {}, state, 6)["theta"]
-
-    together = path(algorithm.stacked({field: column}), runs)
-    for v, value in enumerate(values):
-        mine = [r for r in range(len(runs)) if int(runs.variant[r]) == v]
-        alone = path(dataclasses.replace(algorithm, **{field: value}), runs.take(mine))
-        torch.testing.assert_close(together[mine], alone, rtol=0, atol=1e-12)
-    assert getattr(algorithm, field) == node.get(field, getattr(algorithm, field))  # itself unchanged
 
 
 def test_variants_of_runs() -> None:

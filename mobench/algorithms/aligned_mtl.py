@@ -31,6 +31,7 @@ class AlignedMTL(Mixed):
 
     cancels: ClassVar[bool] = True
     citation: ClassVar[str] = "Senushkin et al. 2023 (Aligned-MTL)"
+    preferred: ClassVar[bool] = False
 
     scale: str = "min"
 

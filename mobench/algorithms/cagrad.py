@@ -34,6 +34,7 @@ class CAGrad(Weighting):
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "c"})
     cancels: ClassVar[bool] = True
     citation: ClassVar[str] = "Liu et al. 2021 (CAGrad)"
+    preferred: ClassVar[bool] = False
 
     c: Real = 0.5
 

@@ -32,6 +32,7 @@ class ConFIG(Weighting):
     gramian: ClassVar[bool] = True
     cancels: ClassVar[bool] = True
     citation: ClassVar[str] = "Liu et al. 2025 (ConFIG)"
+    preferred: ClassVar[bool] = False
 
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int

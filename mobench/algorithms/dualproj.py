@@ -26,6 +26,7 @@ class DualProj(Mixed):
 
     cancels: ClassVar[bool] = True
     citation: ClassVar[str] = "Lopez-Paz and Ranzato 2017 (GEM)"
+    preferred: ClassVar[bool] = False
 
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int

@@ -25,6 +25,7 @@ class DWA(Weighting):
 
     positive: ClassVar[bool] = True
     citation: ClassVar[str] = "Liu et al. 2019 (DWA)"
+    preferred: ClassVar[bool] = False
 
     temperature: Real = 2.0
     epoch: int = 1

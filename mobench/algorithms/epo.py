@@ -9,8 +9,9 @@ beta in the simplex;  d = -gain * max(mu, mu_floor) * J^T beta
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -41,6 +42,8 @@ class EPO(Weighting):
     positive: ClassVar[bool] = True
     objectives: ClassVar[tuple[int, int | None]] = (2, None)
     citation: ClassVar[str] = "Mahapatra and Rajan 2020"
+    small: ClassVar[Mapping[str, Any]] = {"step_size": 0.005}  # its gain of 10 moves far
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"sum": {"normalize": "sum", "restricted": False}}
 
     normalize: str = "norm"
     balance_threshold: Real = 1e-4

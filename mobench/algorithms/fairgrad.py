@@ -32,6 +32,7 @@ class FairGrad(Weighting):
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "alpha"})
     cancels: ClassVar[bool] = True
     citation: ClassVar[str] = "Ban and Ji 2024 (FairGrad)"
+    preferred: ClassVar[bool] = False
 
     alpha: Real = 2.0
 

@@ -34,6 +34,7 @@ class FAMO(Weighting):
     positive: ClassVar[bool] = True
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "weight_step"})
     citation: ClassVar[str] = "Liu et al. 2023 (FAMO)"
+    preferred: ClassVar[bool] = False
 
     weight_step: Real = 0.1
     decay: Real = 0.001

@@ -37,6 +37,7 @@ class FedFV(Weighting):
     gramian: ClassVar[bool] = True
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "alpha", "external_from"})
     citation: ClassVar[str] = "Wang et al. 2021 (FedFV)"
+    preferred: ClassVar[bool] = False
 
     alpha: Real = 0.1
     external_from: int = 1

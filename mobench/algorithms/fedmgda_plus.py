@@ -32,6 +32,7 @@ class FedMGDAPlus(Weighting):
     gramian: ClassVar[bool] = True
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "epsilon"})
     citation: ClassVar[str] = "Hu et al. 2022 (FedMGDA+)"
+    preferred: ClassVar[bool] = False
 
     epsilon: Real = 0.1
     step_rule: str = "models"

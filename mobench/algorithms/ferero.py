@@ -10,9 +10,9 @@ over lf >= 0, lg >= 0, lh free and  lf' (A F) = 1' A F  ("adaptive", 2.4)  or  1
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -243,6 +243,11 @@ class FERERO(Preferred, Weighting):
 
     gramian: ClassVar[bool] = True
     weighs_constraints: ClassVar[bool] = True
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "pgd": {"subproblem": "pgd", "inner_steps": 20, "inner_step": 0.01},
+        "shifted": {"line": "shifted", "domain": "simplex"},
+        "threshold": {"line": "none", "upper": [0.9, 0.9]},
+    }
 
     subproblem: str = "exact"
     inner_steps: int = 250

@@ -48,6 +48,7 @@ class FORUM(Algorithm):
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "rho"})
     own_step: ClassVar[str] = "the rate at which its step lowers the gap is that of its direction"
     citation: ClassVar[str] = "Ye et al. 2024 (FORUM)"
+    preferred: ClassVar[bool] = False
 
     rho: Real = 2.0
     variant: str = "official"

@@ -79,6 +79,7 @@ class HVGradient(Weighting):
     together: ClassVar[bool] = True
     varies: ClassVar[frozenset[str]] = frozenset()
     citation: ClassVar[str] = "Emmerich and Deutz 2014; Deist et al. 2021"
+    preferred: ClassVar[bool] = False
 
     reference: Sequence[Real] | None = None
 

@@ -38,6 +38,7 @@ class IMTLG(Weighting):
     gramian: ClassVar[bool] = True
     cancels: ClassVar[bool] = True
     citation: ClassVar[str] = "Liu et al. 2021 (IMTL)"
+    preferred: ClassVar[bool] = False
 
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int

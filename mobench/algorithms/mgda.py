@@ -25,6 +25,7 @@ class MGDA(Weighting):
 
     gramian: ClassVar[bool] = True
     citation: ClassVar[str] = "Desideri 2012; Fliege and Svaiter 2000"
+    preferred: ClassVar[bool] = False
 
     subproblem: str = "exact"
 

@@ -76,6 +76,7 @@ class MLMCMOO(Algorithm):
         {"step_size", "eta", "beta", "gamma1", "gamma2", "c0", "penalty_power"}
     )
     citation: ClassVar[str] = "Gradient-based constrained multi-objective optimization (MLM-CMOO), 2025"
+    preferred: ClassVar[bool] = False
     own_step: ClassVar[str] = "its weights and multipliers move with the step size of the variables"
 
     step_size: Real = 0.02

@@ -35,6 +35,7 @@ class MoCo(Weighting):
     gramian: ClassVar[bool] = True
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "weight_step", "regularization"})
     citation: ClassVar[str] = "Fernando et al. 2022 (MoCo)"
+    preferred: ClassVar[bool] = False
 
     weight_step: Real = 0.1
     weight_decay: Real = 0.5

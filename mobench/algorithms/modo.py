@@ -32,6 +32,7 @@ class MoDo(Algorithm):
     samples: ClassVar[int] = 2
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "weight_step", "regularization"})
     citation: ClassVar[str] = "Chen et al. 2023 (MoDo)"
+    preferred: ClassVar[bool] = False
 
     weight_step: Real = 0.1
     regularization: Real = 0.0

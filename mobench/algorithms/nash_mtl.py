@@ -30,6 +30,7 @@ class NashMTL(Weighting):
     objectives: ClassVar[tuple[int, int | None]] = (2, None)
     cancels: ClassVar[bool] = True
     citation: ClassVar[str] = "Navon et al. 2022 (Nash-MTL)"
+    preferred: ClassVar[bool] = False
 
     max_norm: Real | None = 1.0
 

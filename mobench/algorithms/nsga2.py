@@ -44,6 +44,7 @@ class NSGAII(Population):
     """
 
     citation: ClassVar[str] = "Deb et al. 2002; pymoo: Blank and Deb 2020"
+    preferred: ClassVar[bool] = False
     packages: ClassVar[tuple[str, ...]] = ("pymoo",)
 
     crossover_prob: Real = 0.9

@@ -7,9 +7,9 @@ EG:   lambda^(t+1) proportional to lambda^(t) * exp(eta_lambda w * F(theta^(t)))
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -33,6 +33,7 @@ class OMDTCH(Weighting):
 
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "lambda_step"})
     citation: ClassVar[str] = "Liu et al. 2024 (OMD-TCH)"
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"eg": {"mirror": "eg"}}
 
     mirror: str = "pgd"
     lambda_step: Real = 1.0

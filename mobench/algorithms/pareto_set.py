@@ -139,6 +139,7 @@ class ParetoSet(Algorithm):
 
     objectives: ClassVar[tuple[int, int | None]] = (2, None)
     together: ClassVar[bool] = True
+    symmetric: ClassVar[bool] = False  # entries of drawn preferences and outputs of h are not exchangeable
     replaces: ClassVar[bool] = True
 
     step_size: Real = 1.0

@@ -37,6 +37,8 @@ class PCGrad(Weighting):
 
     gramian: ClassVar[bool] = True
     citation: ClassVar[str] = "Yu et al. 2020 (PCGrad)"
+    preferred: ClassVar[bool] = False
+    symmetric: ClassVar[bool] = False  # gradients are projected in a random order of their numbers
 
     def init(self, ctx: Context) -> State:
         R = len(ctx.prefs)

@@ -8,8 +8,9 @@ w ~ Dirichlet(1) batch = B points of { h*(w) } by greedy hypervolume improvement
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -53,6 +54,9 @@ class PSL(Population):
 
     objectives: ClassVar[tuple[int, int | None]] = (2, None)
     citation: ClassVar[str] = "Lin et al. 2022"
+    small: ClassVar[Mapping[str, Any]] = {"n_init": 6, "updates": 15, "candidates": 40, "lr": 1e-3}
+    preferred: ClassVar[bool] = False
+    symmetric: ClassVar[bool] = False  # as of the methods that learn a Pareto set by gradients
     packages: ClassVar[tuple[str, ...]] = ("botorch", "gpytorch")
 
     n_init: int = 20

@@ -30,6 +30,7 @@ class QFFL(Weighting):
     positive: ClassVar[bool] = True
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "q"})
     citation: ClassVar[str] = "Li et al. 2020 (q-FFL)"
+    preferred: ClassVar[bool] = False
     own_step: ClassVar[str] = "the length of its step is what its weights compute, from the step size"
 
     q: Real = 1.0

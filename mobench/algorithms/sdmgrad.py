@@ -29,6 +29,7 @@ class SDMGrad(Mixed):
 
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "rho"})
     citation: ClassVar[str] = "Xiao et al. 2023 (SDMGrad)"
+    preferred: ClassVar[bool] = False
 
     rho: Real = 0.3
     subproblem: str = "exact"

@@ -31,6 +31,7 @@ class STCHSet(Weighting):
     together: ClassVar[bool] = True
     varies: ClassVar[frozenset[str]] = frozenset()
     citation: ClassVar[str] = "Lin et al. 2025 (STCH-Set)"
+    preferred: ClassVar[bool] = False
 
     mu: Real = 0.1
     nu: Real = 0.1

@@ -28,6 +28,7 @@ class UPGrad(Mixed):
 
     cancels: ClassVar[bool] = True
     citation: ClassVar[str] = "Quinton and Rey 2024 (UPGrad)"
+    preferred: ClassVar[bool] = False
 
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int

@@ -94,6 +94,15 @@ class Algorithm(ABC):
     replaces: ClassVar[bool] = False  # it chooses the next points itself instead of stepping from these
     own_step: ClassVar[str] = ""  # why no optimizer may rescale its direction; "": one may
     citation: ClassVar[str] = ""
+    # what the contract (tests/contract) must know of a class that is not as all others:
+    # preferred: whether, as it stands in conf, its direction depends on the preference
+    preferred: ClassVar[bool] = True
+    # symmetric: whether it treats the objectives alike, whatever their order
+    symmetric: ClassVar[bool] = True
+    # small: settings under which a few steps on a small problem are cheap
+    small: ClassVar[Mapping[str, Any]] = {}
+    # variants: settings, by name, that go another way through the code
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     # as of a problem: fields that came after jobs had been kept, with the value that those had
     added_fields: ClassVar[Mapping[str, Any]] = {"optimizer": "sgd"}
 

@@ -1,0 +1,113 @@
+"""A method is two files and a line of the changelog.
+
+The example of CONTRIBUTING.md, copied to the letter into a copy of the project, passes what concerns a
+method; and a plug-in of one file runs.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY, environment
+
+TEXT = (REPOSITORY / "CONTRIBUTING.md").read_text()
+PYTHON, YAML = re.search(
+    r"Create `mobench/algorithms/mine\.py`.*?```python\n(.*?)```.*?"
+    r"Create `conf/algorithm/inverse_loss\.yaml`.*?```yaml\n(.*?)```",
+    TEXT,
+    re.DOTALL,
+).groups()  # type: ignore[union-attr]
+CONCERNED = (
+    "tests/contract",
+    "tests/test_methods_page.py",
+    "tests/test_public_api.py",
+    "tests/test_rooms.py",
+)
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A module of Python's with the folder's own mobench."""
+    env = environment(folder / "outputs", PYTHONPATH=str(folder))
+    return subprocess.run(
+        [sys.executable, "-m", *arguments],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project with the two files."""
+    folder = tmp_path_factory.mktemp("clone")
+    for name in ("mobench", "conf", "tests", "docs", "campaigns", "benchmarks"):
+        shutil.copytree(REPOSITORY / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("CONTRIBUTING.md", "pyproject.toml", "README.md"):
+        shutil.copy(REPOSITORY / name, folder / name)
+    (folder / "experiments").symlink_to(REPOSITORY / "experiments")
+    (folder / "mobench" / "algorithms" / "mine.py").write_text(PYTHON)
+    (folder / "conf" / "algorithm" / "inverse_loss.yaml").write_text(YAML)
+    return folder
+
+
+def test_the_example_passes_what_concerns_a_method(clone: Path) -> None:
+    done = run(
+        clone, "pytest", "-q", "-p", "no:cacheprovider", *CONCERNED, "-k", "inverse_loss or names or public"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = re.search(r"(\d+) passed", done.stdout)
+    assert found
+    assert int(found[1]) >= 15, done.stdout
+
+
+def test_the_example_is_styled_and_typed(clone: Path) -> None:
+    file = "mobench/algorithms/mine.py"
+    for tool in (("ruff", "check"), ("ruff", "format", "--check")):
+        done = run(clone, *tool, file)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_mutant_of_the_example_fails(clone: Path) -> None:
+    """The contract is not green by itself: a mean over the runs is found."""
+    file = clone / "mobench" / "algorithms" / "mine.py"
+    file.write_text(PYTHON.replace("F.clamp_min", "F.mean(0, keepdim=True).expand_as(F).clamp_min"))
+    try:
+        done = run(
+            clone,
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "tests/contract/test_algorithm.py",
+            "-k",
+            "inverse_loss",
+        )
+    finally:
+        file.write_text(PYTHON)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "test_a_run_alone_is_a_run_in_a_batch[inverse_loss]" in done.stdout
+
+
+def test_a_plug_in_is_one_file(tmp_path: Path) -> None:
+    """A method without options of its own in conf: an object, defined in a file beside the program."""
+    (tmp_path / "mine.py").write_text(PYTHON)
+    program = (
+        "import mobench, mine\nrows = mobench.run('logger=local', problem='vlmop2', steps=5, preferences=2, "
+    )
+    program += "algorithm=mine.InverseLoss(step_size=0.05))\nassert len(rows) == 2, rows\n"
+    (tmp_path / "program.py").write_text(program)
+    env = environment(tmp_path / "outputs", PYTHONPATH=f"{tmp_path}:{REPOSITORY}")
+    line = [sys.executable, "program.py"]
+    done = subprocess.run(
+        line, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
