@@ -72,9 +72,9 @@ def write(path: Path, text: str) -> None:
         path.write_text(text)
 
 
-def modules(folder: Path) -> list[str]:
+def modules(folder: Path, pattern: str = "*.py") -> list[str]:
     """Returns the sorted dotted names of the modules in a folder."""
-    names = (p.relative_to(ROOT).with_suffix("") for p in sorted(folder.glob("*.py")))
+    names = (p.relative_to(ROOT).with_suffix("") for p in sorted(folder.glob(pattern)))
     return [".".join(n.parts) for n in names if not n.name.startswith("_")]
 
 
@@ -82,7 +82,8 @@ def page(title: str, about: str, names: list[str]) -> str:
     """Returns a page of modules in reStructuredText."""
     out = [title, "=" * len(title), "", escape(about), ""]
     for name in names:
-        short = name.removeprefix("mobench.").rpartition(".")[2]
+        top, _, rest = name.removeprefix("mobench.").partition(".")
+        short = rest or top
         out += [
             short,
             "-" * len(short),
@@ -99,7 +100,7 @@ def build(folder: Path) -> None:
     """Writes all pages of the reference and removes those of packages that no longer exist."""
     pages = {}
     for name, (title, about) in PACKAGES.items():
-        found = modules(ROOT / "mobench" / name)
+        found = modules(ROOT / "mobench" / name, "**/*.py")
         # a package whose __init__ defines something itself is listed too
         if "class " in (init := (ROOT / "mobench" / name / "__init__.py").read_text()) or "\ndef " in init:
             found.insert(0, f"mobench.{name}")

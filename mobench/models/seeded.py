@@ -34,7 +34,8 @@ def seeded(key: int | None, device: torch.device) -> Iterator[None]:
 def generators() -> tuple[Any, ...]:
     """Returns the states of the generators of this process."""
     numpy: Any = np.random.get_state()  # noqa: NPY002
-    return torch.get_rng_state(), random.getstate(), numpy[1]
+    # NumPy's numbers are made 624 at a time; the place in them is a part of the state
+    return torch.get_rng_state(), random.getstate(), np.append(numpy[1], numpy[2])
 
 
 def moved(before: tuple[Any, ...]) -> bool:
