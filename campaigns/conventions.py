@@ -354,18 +354,17 @@ CAUSES = {
     ("upgrad, gradients times 1e-06", "torchjd"): "below `norm_eps` it is the mean of the gradients",
     ("mgda, gradients times 1", "torchjd"): "Frank and Wolfe's iteration stops before the optimum",
     ("mgda, gradients times 1e-06", "torchjd"): "Frank and Wolfe's iteration stops before the optimum",
-    ("cagrad, gradients times 1", "torchjd"): "tolerance of its solver",
     ("cagrad, gradients times 1e-06", "torchjd"): "below `norm_eps` it is 0",
     (
         "nash_mtl, gradients times 1e-06",
         "torchjd",
-    ): "its solver fails, and it is the sum of the gradients",
+    ): "it is the sum of the gradients",
 }
 INTRO = """# Where libraries differ
 
 Written by `python -m campaigns.conventions` from `campaigns/conventions.csv`, which it measured. A problem,
 an indicator or a method of one name is not the same everywhere; what is meant here stands in the second
-column. Two definitions agree if their values do, up to 1e-6 of their size, at {points} random points
+column. Two definitions agree if their values do, up to 1e-6 of their extent, at {points} random points
 (methods: for three fixed gradients). A difference is shown by both numbers at one point, all variables at
 {stated} of their ranges. "Since" is the oldest tried version that differs; libraries that agree are in
 the last column. mobench's own definitions are tested against the formulas (`tests/test_conventions.py`).

@@ -155,6 +155,15 @@ def test_files(points: tuple[ZDT3, Array, Array], tmp_path: Path) -> None:
         check_file(problem, tmp_path / "less.csv")
 
 
+def test_an_offset_hides_no_difference() -> None:
+    """Differences are judged by the extent of an objective, however large its values are."""
+    f = np.linspace(0.0, 1.0, 9)[:, None]
+    assert compare(f + 1e6, f**2 + 1e6).kind == "another"
+    assert compare(f, f**2 + 1e9).kind == "another"
+    assert compare(f + 1e6, f + 1e6).kind == "same"
+    assert compare(f, 3.0 * f + 1e6).kind == "affine"
+
+
 def test_a_constant_objective_is_no_affine_map() -> None:
     F = np.stack([np.arange(5.0), np.ones(5)], 1)
     assert compare(F, np.add(F, [0.0, 1.0])).kind == "another"

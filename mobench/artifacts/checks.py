@@ -98,7 +98,7 @@ def _joined(texts: Iterable[str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """What was measured and what was asked.
+    """A check of measured values against what a claim asks for.
 
     Kinds define the five views `_holds`, `_measured`, `_tolerance`, `_why` and `_gauges`. What a caller adds:
 
@@ -228,7 +228,7 @@ class Comparison(Check):
 
     @property
     def number(self) -> int:
-        """How many hold, of a count."""
+        """Number of values of a count that hold."""
         return sum(bool(x) for x in self.values.values())
 
     @property
@@ -296,7 +296,7 @@ class Comparison(Check):
 
     @property
     def _of_all(self) -> int:
-        """How many names there are, of a count or of values to be equal."""
+        """Number of names that a count, or a comparison for equality, goes over."""
         if self.over == "equal":
             return len(set(self.target) | set(self.values))
         return len(self.values) if self.total is None else self.total

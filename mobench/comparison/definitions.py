@@ -20,7 +20,8 @@ from mobench.core.sets import Box
 from mobench.errors import ConfigError
 from mobench.system.tables import read_csv
 
-CLOSE = 1e-6  # relative to the size of the values: files often carry seven digits
+CLOSE = 1e-6  # relative to the extent of the values over the points: files often carry seven digits
+ROUNDING = 1e-14  # relative to the values themselves, which an offset may make much larger than their extent
 LEAST = 4  # points: two decide an affine map, and two more test it
 Array = Float[np.ndarray, "k M"]
 
@@ -76,11 +77,12 @@ def compare(ours: Array, theirs: Array) -> Verdict:
             row = int((~np.isfinite(values)).any(1).argmax()) + 1
             raise ConfigError(f"{who} values of point {row} are not finite. Leave such points out.")
     size = np.abs(ours).max(0).clip(min=1e-300)
-    gap = np.abs(theirs - ours) / size
+    apart = np.abs(theirs - ours)
+    gap = apart / size
     point, objective = np.unravel_index(int(gap.argmax()), gap.shape)
     where = (float(gap.max()), int(objective), int(point))
     M = ours.shape[1]
-    if gap.max() <= CLOSE:
+    if (apart <= CLOSE * np.ptp(ours, axis=0) + ROUNDING * size).all():
         return Verdict("same", np.ones(M), np.zeros(M), *where)
     factor = np.full(M, np.nan)
     shift = np.full(M, np.nan)
@@ -88,7 +90,8 @@ def compare(ours: Array, theirs: Array) -> Verdict:
         columns = np.stack([ours[:, m], np.ones(len(ours))], axis=1)
         (a, b), *_ = np.linalg.lstsq(columns, theirs[:, m], rcond=None)
         rest = np.abs(columns @ (a, b) - theirs[:, m]).max()
-        if a > 0 and rest <= CLOSE * max(np.abs(theirs[:, m]).max(), 1e-300) and np.ptp(ours[:, m]) > 0:
+        bound = CLOSE * np.ptp(theirs[:, m]) + ROUNDING * np.abs(theirs[:, m]).max()
+        if a > 0 and rest <= bound and np.ptp(ours[:, m]) > 0:
             factor[m], shift[m] = a, b
     kind = "another" if np.isnan(factor).any() else "affine"
     return Verdict(kind, factor, shift, *where)

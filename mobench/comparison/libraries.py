@@ -66,11 +66,14 @@ def deap(name: str, n: int, M: int) -> Map | None:
 def jmetalpy(name: str, n: int, M: int) -> Map | None:
     FloatSolution: Any = import_module("jmetal.core.solution").FloatSolution
 
-    family = import_module(f"jmetal.problem.multiobjective.{name[:-1]}") if name != "vlmop2" else None
     if name == "vlmop2":
-        cls = import_module("jmetal.problem").Fonseca
+        cls: Any = import_module("jmetal.problem").Fonseca
+    elif name[:-1] in ("zdt", "dtlz", "uf"):
+        cls = getattr(import_module(f"jmetal.problem.multiobjective.{name[:-1]}"), name.upper(), None)
     else:
-        cls = getattr(family, name.upper())
+        cls = None
+    if cls is None:
+        return None
     problem = cls(n, M) if name[:4] == "dtlz" else cls() if name == "vlmop2" else cls(n)
 
     def values(x: np.ndarray) -> np.ndarray:
@@ -171,8 +174,6 @@ def values(problem: Problem, library: str, points: int = 40) -> tuple[np.ndarray
         theirs = PROBLEMS[library](name, problem.dim, problem.n_objectives)
     except ImportError as error:
         raise ConfigError(f"{library} cannot be imported ({error}); install it beside mobench.") from error
-    except AttributeError:
-        theirs = None
     if theirs is None:
         raise ConfigError(
             f"{library} has no {name} of {problem.dim} variables and {problem.n_objectives} objectives that "
