@@ -113,8 +113,8 @@ OPEN = Undecided("Too few.", Judged(None, "o", "w"))
         ),
         (SurelyAbove(CLEAR, 0.8), False, "+1 (95 % interval ± 0.25)", "95 % interval over seeds above 0.8"),
         (
-            SurelyAbove(CLEAR, near=1.5),
-            False,
+            SurelyAbove(CLEAR, near=1.5),  # the side is shown, the margin is not
+            "partial",
             "+1 (95 % interval ± 0.25)",
             "95 % interval over seeds above 0 and by more than 1.5",
         ),

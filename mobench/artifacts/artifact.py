@@ -28,9 +28,10 @@ from typing import Any
 import pandas as pd
 
 from mobench.artifacts.checks import Check, listed
-from mobench.artifacts.claims import UNKNOWN, Claim, Text, Texts, Verdict, texts
+from mobench.artifacts.claims import UNKNOWN, Claim, Text, Texts, texts
 from mobench.artifacts.rows import JobRows, RunCount
 from mobench.artifacts.tables import Cell, latex, markdown, with_spreads
+from mobench.artifacts.verdict import Evidence, decide
 from mobench.config import overrides
 from mobench.errors import ConfigError, suggest
 from mobench.system import paths
@@ -194,81 +195,49 @@ class Artifact:
         undecided, unless its text counts them (`counts_lost`). Arguments as for `claim`.
         """
         id, text = self.texts.find(id, words, own=True)
-        why = self._cannot_check(text)
-        verdict: Verdict = "check passed" if check.holds is True else "check failed"
-        if why is not None:
-            verdict = "inconclusive"
-        elif check.holds is None:
-            verdict = "inconclusive"
-            why = check.why
-        elif check.holds is True and (lost := self._lost(text, self._used(text.rests_on))):
-            verdict = "inconclusive"
-            why = f"{lost}, and it is not known whether it would hold with those that did not."
-        if why is None:
-            cause = () if check.holds is True else (reason, text.cause(check.holds))
-            why = " ".join(part for part in (*cause, remark, text.remark) if part)
-        self._add(
-            Claim(
-                id,
-                text.statement,
-                "ours",
-                "–",
-                check.measured,
-                check.tolerance,
-                self.scale,
-                verdict,
-                why,
-                text.timed,
-                tuple(self._used(text.rests_on)),
-                tuple(vars(gauge) for gauge in check.gauges),
-            )
-        )
+        self._judge(id, text, check, reason, remark, "")
 
     def refer(self, artifact: str, *claims: str) -> None:
         """Names claims of another artifact that this one shows, too; a claim is judged, and counted, once."""
         self.references.setdefault(artifact, []).extend(claims)
 
     def _judge(self, id: str, text: Text, check: Check, reason: str, remark: str, interval: str) -> None:
-        """Adds the claim with its verdict, and the reasons for it."""
+        """Adds the claim, or the check of ours, with its verdict (`artifacts.verdict`) and reasons."""
         used = self._used(text.rests_on)
-        holds = check.holds
-        verdict: Verdict = "partial" if holds == "partial" else "reproduced" if holds else "not reproduced"
-        before = []
-        if lost := self._lost(text, used):
-            before.append(f"{lost}; the others are measured.")
-        if few := None if text.any_scale else self._few(used, text.seeds):
-            before.append(f"{few}{': ' if interval else ''}{interval}.")
-        elif self.changed and self._only_seeds and not text.any_scale:
-            before.append(f"Run with other seeds than the artifact's ({overrides.shown(self.changed)}).")
-        if part := self._parts(used):
-            before.append(f"On a part of the paper's data ({part}).")
-        if before and verdict == "reproduced":
-            verdict = "partial"
-        if (rounded := self._rounded(used)) is not None:
+        lost = self._lost(text, used)
+        limits = [] if text.own else self._limits(text, used, interval)
+        decision = decide(
+            Evidence(
+                own=text.own,
+                holds=check.holds,
+                failure=check.failure,
+                cannot=(self._cannot_check(text) if text.own else self._cannot_judge(text, used)) or "",
+                undecided=check.why or ("" if text.own else reason),
+                lost=lost,
+                limits=tuple(limits),
+                exact=text.exact,
+            )
+        )
+        before = list(limits)
+        if lost and not text.own and not decision.reason.startswith(lost):
+            before.insert(0, f"{lost}; the others are measured.")
+        if not text.own and (rounded := self._rounded(used)) is not None:
             before.append(rounded)
-        cause = [] if holds is True else [reason, text.cause(holds)]
-        if (why := self._cannot_judge(text, used)) is not None:
-            verdict = "inconclusive"
-            cause = [why]
-        elif holds is None:
-            verdict = "inconclusive"
-            cause = [check.why or reason]
-        else:
-            cause += [remark, text.remark]
-        why = " ".join(part for part in (*before, *cause) if part)
-        measured = check.measured
-        tolerance = check.tolerance
+        said = [*before, decision.reason]
+        if decision.causes:
+            causes = () if check.holds is True else (reason, text.cause(check.holds))
+            said += [*causes, remark, text.remark]
         self._add(
             Claim(
                 id,
                 text.statement,
-                text.source,
-                text.published,
-                measured,
-                tolerance,
+                text.source or "ours",
+                text.published or "–",
+                check.measured,
+                check.tolerance,
                 self.scale,
-                verdict,
-                why,
+                decision.verdict,
+                " ".join(dict.fromkeys(part for part in said if part)),
                 text.timed,
                 tuple(used),
                 tuple(vars(gauge) for gauge in check.gauges),
@@ -280,6 +249,17 @@ class Artifact:
         """Says which jobs have runs that did not finish; empty if none has, or if the text counts them."""
         lost = [f"{name}: {job.runs}" for name, job in used.items() if not job.complete]
         return f"Not all runs finished ({', '.join(lost)})" if lost and not text.counts_lost else ""
+
+    def _limits(self, text: Text, used: Mapping[str, JobRows], interval: str) -> list[str]:
+        """Says what makes a claim partial at best."""
+        limits = []
+        if few := None if text.any_scale else self._few(used, text.seeds):
+            limits.append(f"{few}{': ' if interval else ''}{interval}.")
+        elif self.changed and self._only_seeds and not text.any_scale:
+            limits.append(f"Run with other seeds than the artifact's ({overrides.shown(self.changed)}).")
+        if part := self._parts(used):
+            limits.append(f"On a part of the paper's data ({part}).")
+        return limits
 
     def _cannot_judge(self, text: Text, used: Mapping[str, JobRows]) -> str | None:
         """Why these runs cannot judge a statement of the paper, and what would; None if they can."""

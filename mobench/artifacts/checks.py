@@ -36,7 +36,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from mobench.artifacts.statistics import Mean, percent
+from mobench.artifacts.statistics import Mean, percent, wilson
 
 Holds = bool | Literal["partial"] | None  # None: these rows cannot decide it
 Number = float | Mean
@@ -68,6 +68,29 @@ class Gauge:
     spread: float | None = None
     unit: str = ""
     strict: bool = False
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a check does not hold.
+
+    kind: "excluded" if the 95 % interval of what was measured has no value that is claimed; "held" if it has;
+        "unmeasured" if a number is missing; "alone" if there is no interval.
+    words: that, as a sentence.
+    """
+
+    kind: Literal["excluded", "unmeasured", "held", "alone"]
+    words: str = ""
+
+
+def _weightiest(failures: Iterable[Failure]) -> Failure:
+    """Returns the failure that decides about all of them: one exclusion is enough."""
+    every = list(failures)
+    for kind in ("excluded", "unmeasured", "held"):
+        if of_kind := [failure for failure in every if failure.kind == kind]:
+            more = f" The same holds of {len(of_kind) - 1} more." if len(of_kind) > 1 else ""
+            return Failure(of_kind[0].kind, of_kind[0].words + more)
+    return Failure("alone")
 
 
 def graded(held: Iterable[bool], partial: bool = True) -> Holds:
@@ -129,6 +152,14 @@ class Check:
     def _gauges(self) -> Iterable[Gauge]:
         return ()
 
+    def _failure(self) -> Failure:
+        return Failure("alone")
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why it does not hold in full; None if it does, or if the rows cannot decide it."""
+        return None if self.undecided is not None or self._holds() in (True, None) else self._failure()
+
     @property
     def holds(self) -> Holds:
         """True, "partial", False, or None where the rows cannot decide it."""
@@ -169,9 +200,23 @@ class Check:
         """Returns the check itself if there is enough to decide it, else an undecided one that says why."""
         return self if enough else replace(self, undecided=otherwise)
 
+    def below_ceiling(self, values: Iterable[float], ceiling: float, within: float, unit: str = "") -> Self:
+        """Returns the check itself, or an undecided one where all of these values are at their ceiling."""
+        lowest = min(values, default=math.nan)
+        return self.provided(
+            not lowest >= ceiling - within,
+            f"Saturated: all values are within {within:g}{unit} of {ceiling:g}{unit}, the largest that is "
+            "possible, so that none can be above another.",
+        )
+
     def partial_at_best(self, limited: bool = True) -> Self:
         """Returns the same check, but partial where it holds: what was run is not quite what was claimed."""
         return replace(self, limited=self.limited or limited)
+
+
+def _half(number: Number) -> float | None:
+    """Returns half of the interval of a mean over seeds; None of a number without seeds."""
+    return float(number.half) if isinstance(number, Mean) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,6 +319,109 @@ class Comparison(Check):
             return False
         return bool((sign * (mean.values - bound) > 0).all() and distance > self.by)
 
+    def _weaker(self, mean: Mean) -> bool:
+        """Says whether the interval shows the side that is asked for, and no more than the margin."""
+        sign, bound = self._side
+        return bool(self.by > 0 and sign * (mean.mean - bound) > mean.half)
+
+    # why they do not hold
+
+    def _failure(self) -> Failure:
+        match self.over:
+            case "equal":
+                return Failure("excluded", f"Not equal: {listed(self.failing)}.")
+            case "count":
+                return Failure("alone")
+            case "share":
+                return _weightiest(self._failed_share(name) for name in self.failing)
+            case "interval":
+                return _weightiest(self._failed_interval(name) for name in self.failing)
+            case "order":
+                names = list(self.values)
+                pairs = zip(names, names[1:], self.steps, strict=False)
+                asked = self.low is None  # falling: the first of two is to be the larger one
+                return _weightiest(
+                    self._failed_pair(*((a, b) if asked else (b, a)), self.by) for a, b, ok in pairs if not ok
+                )
+            case "smallest" | "largest":
+                others = [name for name in self.values if name != self.target]
+                return _weightiest(
+                    self._failed_pair(*((o, self.target) if self.over == "smallest" else (self.target, o)))
+                    for o in others
+                    if not self._fits_pair(o)
+                )
+        return _weightiest(self._failed_number(name) for name in self.failing)
+
+    def _fits_pair(self, other: Any) -> bool:
+        sign = 1 if self.over == "smallest" else -1
+        return sign * (self.numbers[other] - self.numbers[self.target]) > 0
+
+    def _named_of(self, *names: Any) -> str:
+        words = " and ".join(str(name) for name in names if name != ALONE)
+        return f"{self.of}, {words}".strip(", ") or "it"
+
+    def _missing(self, name: Any) -> Failure:
+        return Failure("unmeasured", f"Not measured: {self._named_of(name)}.")
+
+    def _failed_number(self, name: Any) -> Failure:
+        """Compares the interval of one number with its tolerance; a bound that is a mean has its own, too."""
+        value = self.values[name]
+        bounds = [self._bound(x, name) for x in (self.low, self.high, self.target) if x is not None]
+        if not all(math.isfinite(float(x)) for x in (value, *bounds)):
+            return self._missing(name)
+        halves = [half for half in map(_half, (value, *bounds)) if half is not None]
+        if not halves:
+            return Failure("alone")
+        half = math.hypot(*halves)
+        if not math.isfinite(half):
+            return Failure("alone")
+        ends = {key: float(x) for key, x in self._ends(name, 1).items()}
+        outside = float(value) + half < ends.get("low", -math.inf)
+        outside = outside or float(value) - half > ends.get("high", math.inf)
+        return self._by_interval(name, float(value), half, outside)
+
+    def _by_interval(self, name: Any, value: float, half: float, outside: bool) -> Failure:
+        interval = f"{value - half:.4g} to {value + half:.4g}{self.unit}"
+        what = f"The 95 % interval ({self._named_of(name)}), {interval},"
+        if outside:
+            return Failure("excluded", f"{what} has no value that is claimed.")
+        return Failure("held", f"{what} holds values that are claimed: it does not tell.")
+
+    def _failed_interval(self, name: Any) -> Failure:
+        mean = self.values[name]
+        if not math.isfinite(mean.mean):
+            return self._missing(name)
+        if not np.isfinite(mean.half):
+            return Failure("alone")
+        sign, bound = self._side
+        # below the margin is as good as below the bound: a difference that counts is excluded
+        outside = sign * (mean.mean - bound) + mean.half < self.by
+        return self._by_interval(name, mean.mean, mean.half, outside)
+
+    def _failed_share(self, name: Any) -> Failure:
+        holding = np.asarray(self.values[name], dtype=bool)
+        if not holding.size:
+            return self._missing(name)
+        low, high = wilson(int(holding.sum()), holding.size)
+        outside = high < float(self.low) if self.high is None else low > float(self.high)  # type: ignore[arg-type]
+        ends = f"{percent(low, 1)} to {percent(high, 1)}"
+        what = f"Wilson's 95 % interval of the share ({self._named_of(name)}), {ends},"
+        if outside:
+            return Failure("excluded", f"{what} has no value that is claimed.")
+        return Failure("held", f"{what} holds values that are claimed: it does not tell.")
+
+    def _failed_pair(self, larger: Any, smaller: Any, slack: float = 0.0) -> Failure:
+        """Compares two numbers of which the first is to be larger, up to the slack."""
+        one, other = self.values[larger], self.values[smaller]
+        difference = float(one) - float(other)
+        if not math.isfinite(difference):
+            return self._missing(larger if not math.isfinite(float(one)) else smaller)
+        halves = [half for half in map(_half, (one, other)) if half is not None]
+        if not halves or not all(math.isfinite(half) for half in halves):
+            return Failure("alone")
+        half = math.hypot(*halves)
+        return self._by_interval(f"{larger} less {smaller}", difference, half, difference + half < -slack)
+
     def _unmeasured(self) -> bool:
         """Returns whether seeds had to agree, and some have no value."""
         means = self.values.values()
@@ -319,6 +467,8 @@ class Comparison(Check):
             case "interval" if self._unmeasured():
                 return None
         failing = set(self.failing)
+        if failing and self.over == "interval" and all(self._weaker(self.values[n]) for n in failing):
+            return "partial"
         return graded((name not in failing for name in self.values), self.partial)
 
     def _why(self) -> str:
@@ -480,10 +630,17 @@ class Comparison(Check):
 
 @dataclass(frozen=True, kw_only=True)
 class Verbal(Check):
-    """The odd one: judged by the caller, who writes both texts. Rather use a comparison."""
+    """The odd one: judged by the caller, who writes its texts. Rather use a comparison.
+
+    excluded: where it does not hold, how an interval excludes what is claimed.
+    """
 
     outcome: Holds
     texts: tuple[str, str]
+    excluded: str = ""
+
+    def _failure(self) -> Failure:
+        return Failure("excluded", self.excluded) if self.excluded else Failure("alone")
 
     def _holds(self) -> Holds:
         return self.outcome
@@ -524,6 +681,10 @@ class Several(Check):
         if None in each and False not in each:
             return None
         return "partial" if any(each) and (self.partial or False not in each) else False
+
+    def _failure(self) -> Failure:
+        each = (check.failure for check in self._deciding())
+        return _weightiest(failure for failure in each if failure is not None)
 
     def _measured(self) -> str:
         return _joined(check.measured for check in self.checks)
@@ -690,11 +851,13 @@ def Equal(
     return Comparison(values=value, over="equal", target=expected, what=what, partial=partial)
 
 
-def Judged(holds: Holds | np.bool_, measured: str, tolerance: str, why: str = "") -> Verbal:
+def Judged(
+    holds: Holds | np.bool_, measured: str, tolerance: str, why: str = "", excluded: str = ""
+) -> Verbal:
     """Returns a check that the caller judges, who writes its texts. Rather use one that writes them."""
     outcome = bool(holds) if isinstance(holds, np.bool_) else holds
     undecided = why if why and outcome is None else None
-    return Verbal(outcome=outcome, texts=(measured, tolerance), undecided=undecided)
+    return Verbal(outcome=outcome, texts=(measured, tolerance), undecided=undecided, excluded=excluded)
 
 
 def Undecided(reason: str, check: Check | None = None) -> Check:

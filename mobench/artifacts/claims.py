@@ -84,6 +84,8 @@ class Text:
         seeds: how many of the paper's seeds it is about (a panel that draws one); default: those of the
             artifact's YAML.
         timed: the verdict depends on the machine's speed.
+        exact: why it needs no interval to be refuted: arithmetic on printed numbers, a proof, runs without
+            random numbers. A sentence.
         when: in words, when the claim is made at all; without it the artifact must make it each time.
     """
 
@@ -99,6 +101,7 @@ class Text:
     rests_on: tuple[str, ...] | None = None
     seeds: int | None = None
     timed: bool = False
+    exact: str = ""
     when: str = ""
 
     @property
@@ -113,7 +116,7 @@ class Text:
         return self.reason.get("partial" if holds == "partial" else "fails", "")
 
 
-WORDS = ("statement", "source", "published", "remark", "elsewhere")
+WORDS = ("statement", "source", "published", "remark", "elsewhere", "exact")
 
 
 @dataclass

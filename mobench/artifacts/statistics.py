@@ -44,6 +44,16 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{shown} %"
 
 
+def wilson(holding: int, of: int) -> tuple[float, float]:
+    """Returns the ends of Wilson's 95 % interval of a share; from 0 to 1 of nothing."""
+    from scipy.stats import binomtest
+
+    if not of:
+        return 0.0, 1.0
+    interval = binomtest(holding, of).proportion_ci(LEVEL, method="wilson")
+    return float(interval.low), float(interval.high)
+
+
 def log_slope(x: np.ndarray, y: np.ndarray) -> float:
     """Returns the least-squares slope of log y against log x; NaN of fewer than two points."""
     if len(x) < 2:
