@@ -240,14 +240,16 @@ def judge_csmoo2(a: Artifact, starts: Mapping[float, Variants]) -> None:
         why = f"It is behind {behind}." if behind else "The differences are within their noise."
         a.claim(id, first.also(f"basic: {level}"), reason=why)
 
-    def spread(c: Curves) -> float:
-        return float(c.x[:, (c.steps > 0) & (c.steps < EARLY)].std(0).mean())
+    def spread(c: Curves) -> np.ndarray:
+        early = c.x[:, (c.steps > 0) & (c.steps < EARLY)]
+        return np.asarray(np.square(early - early.mean(0)).mean(1) * len(early) / (len(early) - 1))
 
     calm = []
     for x0, runs in starts.items():
         values = {
-            METHODS[k]: float(np.mean([spread(shown[k]) for shown in runs.at.values()])) for k in METHODS
+            METHODS[k]: Mean(np.concatenate([spread(shown[k]) for shown in runs.at.values()]))
+            for k in METHODS
         }
-        of = f"standard deviation of x over seeds, mean of steps 1 to {EARLY - 1}, x_0 = {x0:g}"
+        of = f"variance of x over seeds, mean of steps 1 to {EARLY - 1}, x_0 = {x0:g}"
         calm.append(Smallest(values, "CSMOO-2", of=of, digits=".4f"))
     a.claim("csmoo2-less-sensitive", AllOf(*calm))

@@ -10,7 +10,7 @@ from mobench.artifacts import Artifact, RunCount, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AllOf, AtMost, Below, Ordered, Within
 from mobench.artifacts.published import published
-from mobench.artifacts.statistics import finite_mean, std
+from mobench.artifacts.statistics import Mean, finite_mean, std
 
 from .images import (
     ANGLES,
@@ -162,7 +162,7 @@ def judge_published(a: Artifact, panel: Panel) -> None:
     if panel.single:
         alone = []
         for measure, by in (("loss", 0.05), ("accuracy", 0.02)):
-            ours = {f"task {m + 1}": float(finite_mean(panel.alone(measure)[m])) for m in (0, 1)}
+            ours = {f"task {m + 1}": Mean.finite(panel.alone(measure)[m]) for m in (0, 1)}
             theirs = single_published(panel, measure)
             alone.append(Within(ours, theirs, by, of=f"test {measure}", to="published", digits=".4f"))
         a.claim("{key}-single-task", AllOf(*alone), rests_on=panel.of("single1", "single2"), **panel.words)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
-from mobench.artifacts.checks import AtMost, Below, Count, Smallest
+from mobench.artifacts.checks import AtMost, Below, Count, Graded, Smallest
 from mobench.artifacts.panels import dress, grid, legend_below
 from mobench.artifacts.radar import draw_polygon, polygon_area, radar_axes
 from mobench.artifacts.rows import JobRows, RunCount
@@ -87,7 +87,12 @@ def fig1c(a: Artifact) -> None:
         "area": f"{areas['faster_eta']:.2f}",
     }
     own = {METHODS[m]: areas[m] for m in METHODS}
-    a.claim("smallest-area", Smallest(own, "MLM-CMOO", of="area", digits=".2f"), **words)
+    faster = own | {"MLM-CMOO": areas["faster_eta"]}
+    check = Graded(
+        Smallest(own, "MLM-CMOO", of="area", digits=".2f"),
+        Smallest(faster, "MLM-CMOO", of="area, with eta = 0.05 for the printed 0.001", digits=".2f"),
+    )
+    a.claim("smallest-area", check, **words)
     best = np.minimum(*(means[m] for m in BASELINES))
     wins = dict(zip(SITES, means["mlm_cmoo"] < best, strict=True))
     a.claim("sites", Count(wins, at_least=6, what="sites with the smallest loss of the three"), **words)

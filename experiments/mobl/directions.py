@@ -97,7 +97,7 @@ def fig3(a: Artifact) -> None:
     vertex = Below(
         1 - float(lam[int((r * losses()).argmax())]), 1e-9, of="1 - lambda_s of that objective", digits=".1e"
     )
-    a.claim(
+    a.check(
         "steepest", vertex.also(f"|d + r_1 grad phi_1| = {np.abs(large + r[0, 0].item() * J[0]).max():.1e}")
     )
     rates = [float(-J[s] @ arrows["weighted, $u = 0$"][0]) for s in range(2)]

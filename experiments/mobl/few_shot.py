@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from mobench.artifacts import Artifact, RunCount, artifact
 from mobench.artifacts import style as st
@@ -38,6 +39,7 @@ PANEL = {"training": "a", "test": "b"}
 LEADS = {"training": "c", "test": "d"}
 KINDS = {"training": "train_accuracy_", "test": "test_accuracy_"}
 SURE: dict[str, Any] = {"near": STEP, "agree": True, "unit": " pp", "digits": "+.1f"}
+FULL: dict[str, Any] = {"ceiling": 100.0, "within": STEP, "unit": " %"}
 U_COLOURS = (st.GREY, st.SKY, st.BLUE, st.RED)
 TRADE_OFF = "$u$: the constant that trades the preference $r$ against stationarity."
 INNER = "$D$: steps in the lower level's variables for each outer step."
@@ -177,15 +179,15 @@ def _judge_preferred(a: Artifact, pref: FewShot, kind: str) -> None:
         for s in range(pref.S)
     )
     alone = "on the axes" if on_axes.holds is True else "within the runs"
-    check = AllOf(on_axes, in_runs, partial=True)
+    check = AllOf(on_axes, in_runs, partial=True).also(", ".join(values))
     a.claim(
         "preferred-{kind}",
-        check.also(", ".join(values)),
+        check.below_ceiling(mean.ravel(), before=ceiling(pref), **FULL),
         reason=f"It holds {alone} alone." if check.holds == "partial" else "",
         interval="the preferred task's lead over the mean of the others, in pp: "
         f"{over_seeds(lead(pref, KINDS[kind])).ends('.1f')}",
         kind=kind,
-        cause=ceiling(pref) if kind == "training" else HARDER,
+        cause=HARDER,
     )
 
 
@@ -205,10 +207,8 @@ def _judge_extreme(a: Artifact, pref: FewShot, extreme: FewShot, kind: str) -> N
         f"From .8 to .96 the preferred task's accuracy changes by {own[1] - own[0]:+.1f} pp and that of the "
         f"others by {others[1] - others[0]:+.1f} pp."
     )
-    if min(*own, *others) >= 100.0 - STEP:
-        cause = ceiling(pref)
-    interval = further.ends("+.1f", " pp")
-    a.claim("extreme-{kind}", check.also(values), interval=interval, kind=kind, cause=cause)
+    check = check.also(values).below_ceiling([*own, *others], before=ceiling(pref), **FULL)
+    a.claim("extreme-{kind}", check, interval=further.ends("+.1f", " pp"), kind=kind, cause=cause)
 
 
 def _judge_area(a: Artifact, pref: FewShot, extreme: FewShot) -> None:
@@ -220,7 +220,9 @@ def _judge_area(a: Artifact, pref: FewShot, extreme: FewShot) -> None:
     check = AtLeast(covered, HULL * single, of="area of the hull", than=than, digits=".3f")
     ratio = f"{covered / single:.2f} times the largest single polygon, {single:.3f}"
     interval = f"ratio {over_seeds(_ratios(pref, extreme)).ends('.2f')}"
-    a.claim("covered", check.also(ratio), interval=interval)
+    # the hull is at most the polygon of all tasks at 100 %
+    check = check.also(ratio).below_ceiling([100 * single / polygon_area(np.ones(pref.S))], **FULL)
+    a.claim("covered", check, interval=interval)
 
 
 def _ratios(pref: FewShot, extreme: FewShot) -> list[float]:
@@ -474,7 +476,10 @@ def _judge_trade_off(a: Artifact, trade: FewShot) -> None:
     weight = (f"{trade.curve('lambda_1', r)[1][1:].mean():.2f}" for r in runs.values())
     check = SurelyAbove(grown, of="gain of accuracy from u = 1 to 20", **SURE | {"digits": "+.2f"})
     values = f"{', '.join(accuracy)}; its loss {', '.join(loss)}; its mean weight {', '.join(weight)}"
-    a.claim("trade-off", check.also(values), interval=grown.ends("+.2f", " pp"))
+    ends = [trade.ends("train_accuracy_", r)[:, 0].mean() for r in runs.values()]
+    more = "A larger u puts more weight on task 1 while the run lasts, and its loss falls further."
+    check = check.also(values).below_ceiling(ends, before=more, **FULL)
+    a.claim("trade-off", check, interval=grown.ends("+.2f", " pp"))
 
 
 def _judge_inner_steps(
@@ -485,7 +490,7 @@ def _judge_inner_steps(
     grown = change(of_seeds[order[0]], of_seeds[order[-1]])
     sure = SurelyAbove(grown, of=f"{of}, largest D minus smallest", **SURE)
     means = {f"D = {D}": float(of_seeds[D].mean()) for D in order}
-    check = rises(means, of, sure, unit=" %", digits=".1f")
+    check = rises(means, of, sure, unit=" %", digits=".1f").below_ceiling(means.values(), **FULL)
     a.claim(id, check, interval=grown.ends("+.1f", " pp"), **words)
 
 
@@ -629,12 +634,12 @@ def _judge_larger_u(
     values = "; ".join(f"u = {u:g}: {value:.1f} %, loss {loss[u]:.4f}" for u, value in train.items())
     only = [name for name in gains if name not in better.failing]
     curves = {f"u = {u:g}": job.curve("train_accuracy_1", job.runs(trade_off=u)) for u in (1.0, 10.0, 20.0)}
+    ended = [train[u] for u in (1.0, 10.0, 20.0)]
     a.claim(
         "larger",
-        better.also(values),
+        better.also(values).below_ceiling(ended, before=before_ceiling(curves), **FULL),
         reason=f"It holds for {only[0]} alone." if len(only) == 1 else "",
         interval=ends(gains, "+.1f", " pp"),
-        before=before_ceiling(curves),
     )
     apart = abs(train[10.0] - train[20.0])
     alike = AtMost(apart, CLOSE, of="difference of the means", unit=" pp", digits=".1f")
@@ -675,11 +680,11 @@ def fig7(a: Artifact) -> None:
         first, *_, last = sorted(spreads)
         of = f"standard deviation of seeds with D = {first}, mean over k"
         wider = Above(spreads[first], spreads[last], of=of, than=f"with D = {last}", unit=" pp", digits=".2f")
-        known = np.isfinite(list(spreads.values())).all()
+        few = undecided_ratio(spreads[first], spreads[last], len(accuracies[first]))
         a.claim(
             "spread-{kind}",
             wider.also(", ".join(f"D = {D}: {spreads[D]:.2f} pp" for D in sorted(spreads))).provided(
-                known, "One seed has no spread. Decided by more seeds."
+                not few, few
             ),
             kind=kind,
             name=kind.capitalize(),
@@ -690,6 +695,19 @@ def fig7(a: Artifact) -> None:
     st.caption(fig, f"Lines: means over tasks and seeds, bands: {error_of(pref)}. {INNER}")
     a.figure(fig)
     _notes(a, pref)
+
+
+def undecided_ratio(one: float, other: float, seeds: int) -> str:
+    """Says so where the 95 % interval of the ratio of two standard deviations (F test) holds 1."""
+    if seeds < 2 or not np.isfinite([one, other]).all():
+        return "One seed has no spread. Decided by more seeds."
+    factor = float(np.sqrt(stats.f.ppf(0.975, seeds - 1, seeds - 1)))
+    if not one / factor < other < one * factor:
+        return ""
+    return (
+        f"Standard deviations of {seeds} seeds: the 95 % interval of their ratio, "
+        f"{one / other / factor:.2f} to {one / other * factor:.2f}, holds 1. Decided by more seeds."
+    )
 
 
 def carried(train: np.ndarray, test: np.ndarray) -> tuple[int, int]:

@@ -167,9 +167,14 @@ class Scenario:
         """Mean over seeds."""
         return float(self.values(column, name).mean())
 
-    def gap(self, one: str, other: str, name: str) -> float:
-        """Difference of two columns' means."""
-        return self.mean(one, name) - self.mean(other, name)
+    def over(self, column: str, name: str) -> Mean:
+        """Mean over seeds, with an interval of three or more."""
+        return Mean(self.values(column, name), least=3)
+
+    def gap(self, one: str, other: str, name: str) -> Mean:
+        """Difference of two columns' means, paired by seed; without an interval where seeds were lost."""
+        a, b = self.values(one, name), self.values(other, name)
+        return Mean(a - b if len(a) == len(b) else np.array([a.mean() - b.mean()]), least=3)
 
     def interval(self, one: str, other: str, metric: str) -> str:
         """The 95 % interval of the difference seed by seed, in words; none where a run of either was lost."""

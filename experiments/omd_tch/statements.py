@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mobench.artifacts import Artifact
-from mobench.artifacts.checks import Above, AllOf, AtLeast, AtMost, Below, Check, Count, Share
+from mobench.artifacts.checks import Above, AllOf, AtLeast, AtMost, Below, Check, Count, Inside, Share
 from mobench.artifacts.statistics import Mean
 
 from .federated import (
@@ -223,12 +223,13 @@ def smaller(s: Scenario, one: str, other: str, metric: str, slack: float = 0.0) 
     than = f"{SHORT[other]}'s" + (f" + {slack:g} (one printed standard deviation)" if slack else "")
     written: dict[str, Any] = {"digits": ".3f"} if metric == AGNOSTIC else POINTS
     of = f"{SHORT[one]}'s {metric}"
-    return Below(s.mean(one, metric), s.mean(other, metric) + slack, of=of, than=than, **written)
+    bound = Mean(s.values(other, metric) + slack, least=3)
+    return Below(s.over(one, metric), bound, of=of, than=than, **written)
 
 
 def as_accurate(s: Scenario, one: str, other: str, by: float) -> Check:
     """Checks that the mean accuracies of two columns differ by at most so many percentage points."""
-    return AtMost(abs(s.gap(one, other, ACCURACY)), by, of="difference of accuracy", **POINTS)
+    return Inside(s.gap(one, other, ACCURACY), -by, by, of="difference of accuracy", **SIGNED)
 
 
 def of_accuracy(
@@ -251,8 +252,9 @@ def against_omd(s: Scenario, kind: str) -> list[Statement]:
     plain, ada = PAIRS[kind]
     least = {"mr": 3.0, "m2": 0.8, "m5": 1.0}[s.key]
     gain = AtLeast(s.gap(ada, plain, ACCURACY), least, of="AdaOMD's accuracy less OMD's", **SIGNED)
-    of = "AdaOMD's agnostic loss over OMD's"
-    ratio = AtMost(s.mean(ada, AGNOSTIC) / s.mean(plain, AGNOSTIC), 0.85, of=of, digits=".2f")
+    bound = Mean(0.85 * s.values(plain, AGNOSTIC), least=3)
+    of = "AdaOMD's agnostic loss"
+    ratio = AtMost(s.over(ada, AGNOSTIC), bound, of=of, than="0.85 times OMD's", digits=".3f")
     loss = {"panel": panel(s), "printed": s.printed(ada, AGNOSTIC)[0] / s.printed(plain, AGNOSTIC)[0]}
     both = {"panel": panel(s), "ada": s.printed(ada, PARITY)[0], "omd": s.printed(plain, PARITY)[0]}
     pair = (ada, plain)
@@ -297,7 +299,7 @@ def of_cifar(s: Scenario, kind: str) -> list[Statement]:
     """Returns what the authors' listing allows to ask for on CIFAR-10."""
     plain, ada = PAIRS[kind]
     of: dict[str, Any] = {"of": "AdaOMD's average accuracy", "than": "OMD's", "unit": " %", "digits": ".2f"}
-    more = Above(s.mean(ada, ACCURACY), s.mean(plain, ACCURACY), **of)
+    more = Above(s.over(ada, ACCURACY), s.over(plain, ACCURACY), **of)
     better = AllOf(more, smaller(s, ada, plain, AGNOSTIC))
     as_good = AllOf(as_accurate(s, ada, FED, 3.0), smaller(s, ada, FED, PARITY))
     loss = s.printed_gap(ada, plain, AGNOSTIC)

@@ -13,6 +13,7 @@ from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AllOf, AtLeast, AtMost, Below, Check, Equal
 from mobench.artifacts.panels import dress, grid
+from mobench.artifacts.statistics import Mean
 from mobench.artifacts.vlmop2 import front
 from mobench.core.output import conversion_weights
 from mobench.core.preferences import angle_deg
@@ -269,7 +270,7 @@ def judge_stored(a: Artifact) -> None:
     T = table.shape[1]
     away = front_distance(table.flatten(0, 1), VLMOP2().front(2001)).view_as(kept)
     on_front = float((away[kept] < 0.01).double().mean())
-    check = AtMost(sizes.mean(), 0.1 * T, of="stored at the end, mean over the runs", digits=".0f")
+    check = AtMost(Mean(sizes), 0.1 * T, of="stored at the end, mean over the runs", digits=".0f")
     a.claim(
         "stored",
         check.because("a tenth of the iterates").also(f"{sizes.min():.0f} to {sizes.max():.0f} of {T}"),

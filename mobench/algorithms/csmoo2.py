@@ -6,14 +6,19 @@ min over x in X, y_0, y_1 >= 0 of y_0 + beta y_1   s.t.  lambda_i (f_i - z_i) <=
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from mobench.algorithms.csmoo import Surrogated
-from mobench.core.algorithm import Real
+from mobench.core.algorithm import Info, Real, State, Step
+from mobench.core.oracle import Spec
+from mobench.core.point import Point
+from mobench.core.sets import Ball
 from mobench.errors import ConfigError, choose
 
 
@@ -26,16 +31,40 @@ class CSMOO2(Surrogated):
     Departure: the paper calls the surrogate always feasible. The proximal terms on y_0 and y_1 bound what
     they can absorb, so it is not; an infeasible one takes the step (13) and is counted in `infeasible_steps`
     (with "objective_only" its solve has failed).
+    onto_boundary: each step ends on the sphere that bounds a ball X. Section 5.2 speaks of an explicit
+    projection onto the power budget, which Algorithm 2 does not have: it stays inside of X by itself.
     """
+
+    added_fields: ClassVar[Mapping[str, Any]] = {**Surrogated.added_fields, "onto_boundary": False}
 
     beta: Real = 5.0
     prox_on_slack: str = "all"
+    onto_boundary: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         choose("algorithm.prox_on_slack", self.prox_on_slack, ("all", "objective_only"))
         if not self.beta >= 0:
             raise ConfigError(f"algorithm.beta={self.beta} must be >= 0.")
+
+    def misfits(self, spec: Spec) -> list[str]:
+        found = super().misfits(spec)
+        if self.onto_boundary and not isinstance(spec.X, Ball):
+            kind = type(spec.X).__name__
+            found.append(f"algorithm.onto_boundary=true needs X to be a ball, but the problem's is a {kind}")
+        return found
+
+    def step(
+        self, points: tuple[Point, ...], state: State, t: int, alpha: Step
+    ) -> tuple[Float[Tensor, "R P"], State, Info]:
+        dx, state, info = super().step(points, state, t, alpha)
+        point = points[0]
+        if not self.onto_boundary:
+            return dx, state, info
+        assert isinstance(point.X, Ball)  # `misfits`
+        moved = point.x + alpha * dx
+        onto = moved * (point.X.radius / torch.linalg.vector_norm(moved, dim=1, keepdim=True))
+        return (onto - point.x) / alpha, state, info
 
     def _auxiliary(self, M: int, N: int, tau: list[float]) -> tuple[list[list[float]], list[list[float]]]:
         slopes = [[1.0, float(self.beta)], *[[-1.0, 0.0]] * M, *[[0.0, -1.0]] * N]

@@ -89,6 +89,8 @@ class Paper:
     data: labels of the paper's data sets at their full size, as jobs name them in meta.json (empty: none is
         needed).
     parts: labels of data that are a part of those; a claim that holds on them is partial.
+    samples: labels of parts of which each run draws a few: it would draw them from all in the same way, so
+        they count as the data.
     seeds: number of seeds of the paper's means, for all jobs or by the name of a job (None, or a job that is
         not named: the
     configuration's own seeds are enough at every scale).
@@ -97,6 +99,7 @@ class Paper:
 
     data: Sequence[str] = ()
     parts: Sequence[str] = ()
+    samples: Sequence[str] = ()
     seeds: int | Mapping[str, int] | None = None
     overrides: str = ""
 
@@ -299,7 +302,8 @@ class Artifact:
     def stand_ins(self, rests_on: Collection[str] | None = None) -> list[str]:
         """Labels of the data of these jobs that are not the paper's, each once."""
         labels = [job.data for job in self._used(rests_on).values() if job.data is not None]
-        return sorted({label for label in labels if label not in (*self.paper.data, *self.paper.parts)})
+        paper = self.paper
+        return sorted({one for one in labels if one not in (*paper.data, *paper.parts, *paper.samples)})
 
     def _parts(self, used: Mapping[str, JobRows]) -> str:
         """Labels of the data of these jobs that are a part of the paper's; empty if there are none."""

@@ -200,13 +200,18 @@ class Check:
         """Returns the check itself if there is enough to decide it, else an undecided one that says why."""
         return self if enough else replace(self, undecided=otherwise)
 
-    def below_ceiling(self, values: Iterable[float], ceiling: float, within: float, unit: str = "") -> Self:
-        """Returns the check itself, or an undecided one where all of these values are at their ceiling."""
+    def below_ceiling(
+        self, values: Iterable[float], ceiling: float, within: float, unit: str = "", before: str = ""
+    ) -> Self:
+        """Returns the check itself, or an undecided one where all of these values are at their ceiling.
+
+        before: what was seen before they were there.
+        """
         lowest = min(values, default=math.nan)
         return self.provided(
             not lowest >= ceiling - within,
             f"Saturated: all values are within {within:g}{unit} of {ceiling:g}{unit}, the largest that is "
-            "possible, so that none can be above another.",
+            f"possible, so that none can be above another. {before}".strip(),
         )
 
     def partial_at_best(self, limited: bool = True) -> Self:

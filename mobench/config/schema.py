@@ -94,13 +94,15 @@ class CheckpointConfig:
 class PaperConfig:
     """Which runs may judge an artifact's claims. data: labels of the paper's data sets at their full size, as
     jobs name them in meta.json (empty: none is needed); parts: labels of data that are a part of those, on
-    which a claim is partial at best; seeds: how many the paper's means are of,
+    which a claim is partial at best; samples: those of which a run draws a few, so that they count as the
+    data; seeds: how many the paper's means are of,
     for all jobs or by a job's name (null: the artifact's own are enough);
     overrides: what to add to the artifact's command so that its claims are judged.
     """
 
     data: list[str] = field(default_factory=list)
     parts: list[str] = field(default_factory=list)
+    samples: list[str] = field(default_factory=list)
     seeds: Any = None
     overrides: str = ""
 
