@@ -523,7 +523,8 @@ def claim(
 ) -> None:
     """Judges a claim whose text is given here, not in a claims.yaml."""
     a.texts = Texts(a.id, {**a.texts.known, id: Text("s", "Fig", "1", **text)})
-    a.claim(id, Judged(holds, "2", "0.1", why), remark=remark, interval=interval)
+    check = Judged(holds, "2", "0.1", why, excluded="Excluded by its interval.")
+    a.claim(id, check, remark=remark, interval=interval)
 
 
 def own_check(a: Artifact, id: str, holds: Any, *, reason: str = "", **text: Any) -> None:
@@ -582,19 +583,22 @@ def test_other_data_or_a_smaller_scale_never_judge_a_paper(
 )
 def test_fewer_seeds_than_the_paper_s_are_partial_at_best(holds: Any, verdict: str) -> None:
     """Also where `seeds=` on the command line chose them; any other override decides nothing."""
+    excluded = " Excluded by its interval." if holds is False else ""
     for changed in ([], ["seeds=[0,1,2]"]):
         a = Artifact("x/y", "t", "paper", {"job": rows("MNIST", 3)}, paper=MNIST, changed=changed)
         interval = "mean 2.0, 95 % interval [1.5, 2.5]"
         claim(a, "id", holds, why="Why.", remark="" if holds is None else "Why.", interval=interval)
         assert a.claims[0].verdict == verdict
-        assert a.claims[0].reason == "3 of the paper's 10 seeds: mean 2.0, 95 % interval [1.5, 2.5]. Why."
+        few = "3 of the paper's 10 seeds: mean 2.0, 95 % interval [1.5, 2.5]."
+        assert a.claims[0].reason == f"{few}{excluded} Why."
     # as many as the paper's, or nothing is known of the paper's: they were chosen on the command line
     for seeds in (10, None):
         other = replace(MNIST, seeds=seeds)
         a = Artifact("x/y", "t", "paper", {"job": rows("MNIST")}, paper=other, changed=["seeds=[3]"])
         claim(a, "id", holds, why="Why.", remark="" if holds is None else "Why.")
         assert a.claims[0].verdict == verdict
-        assert a.claims[0].reason == "Run with other seeds than the artifact's ('seeds=[3]'). Why."
+        few = "Run with other seeds than the artifact's ('seeds=[3]')."
+        assert a.claims[0].reason == f"{few}{excluded} Why."
     jobs = {"all": rows("MNIST", 10), "few": rows("MNIST", 3)}
     a = Artifact("x/y", "t", "paper", jobs, paper=MNIST)
     claim(a, "id", holds, remark="" if holds is None else "Why.", why="Why.")
@@ -670,14 +674,14 @@ def test_own_checks_are_counted_apart_and_reasons_are_asked_for() -> None:
 
 
 def test_an_own_check_does_not_pass_because_runs_were_lost() -> None:
-    """Nor does it fail less for it; one whose text counts lost runs is decided."""
+    """Nor does it fail for it; one whose text counts lost runs is decided."""
     jobs: Any = {"job": rows(complete=False), "other": rows()}
     a = Artifact("x/y", "t", "laptop", jobs)
     own_check(a, "yes", True)
     own_check(a, "no", False, reason="Why.")
     own_check(a, "counted", True, counts_lost=True)
     own_check(a, "another", True, rests_on=("other",))
-    found = ["inconclusive", "check failed", "check passed", "check passed"]
+    found = ["inconclusive", "inconclusive", "check passed", "check passed"]
     assert [c.verdict for c in a.claims] == found
     assert a.claims[0].reason.startswith("Not all runs finished (job: 1 of 2)")
 
