@@ -752,8 +752,8 @@ def test_table_of_papers(outputs: Path) -> None:
     once = "✓&nbsp;3 ◐&nbsp;2 ✗&nbsp;1 ○&nbsp;1"
     assert (
         lines[2]
-        == f"| [FERERO](docs/results/ferero.md) | 3 of 4 | {all_four} | ◐&nbsp;1 | {once} | 3 passed, 2 failed | `mobench "
-        "+experiment=ferero/all` |"
+        == f"| [FERERO](docs/results/ferero.md) | 3 of 4 | {all_four} | ◐&nbsp;1 | {once} | 3 passed, "
+        "2 failed | `mobench +experiment=ferero/all` |"
     )
     total = next(line for line in lines if line.startswith("| **all** | "))
     once = "✓&nbsp;4 ◐&nbsp;2 ✗&nbsp;1 ○&nbsp;1"
