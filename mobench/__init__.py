@@ -1,7 +1,8 @@
 """mobench: gradient-based multi-objective optimization, compared.
 
 In a shell `mobench --help`; in Python `mobench.run`, `mobench.load`, `mobench.runs`, `mobench.objectives` and
-`mobench.networks`, in a training loop of your own `mobench.solve` and `mobench.Balanced`, and with Flower
+`mobench.networks`, for the rows of many jobs `mobench.rows`, `mobench.table`, `mobench.plot` and
+`mobench.choose`, in a training loop of your own `mobench.solve` and `mobench.Balanced`, and with Flower
 `mobench.flower`.
 """
 
@@ -10,9 +11,34 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     __version__: str
     from mobench.api import Run, load, networks, objectives, run, runs
+    from mobench.study.choice import choose
+    from mobench.study.pictures import plot
+    from mobench.study.rows import rows
+    from mobench.study.summary import table
     from mobench.training import Balanced, solve
 
-__all__ = ["Balanced", "Run", "load", "networks", "objectives", "run", "runs", "solve"]
+__all__ = [
+    "Balanced",
+    "Run",
+    "choose",
+    "load",
+    "networks",
+    "objectives",
+    "plot",
+    "rows",
+    "run",
+    "runs",
+    "solve",
+    "table",
+]
+_MODULES = {
+    "Balanced": "mobench.training",
+    "solve": "mobench.training",
+    "choose": "mobench.study.choice",
+    "plot": "mobench.study.pictures",
+    "rows": "mobench.study.rows",
+    "table": "mobench.study.summary",
+}  # the others are in mobench.api
 
 
 def _version() -> str:
@@ -34,9 +60,7 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         from importlib import import_module
 
-        return getattr(
-            import_module("mobench.training" if name in ("Balanced", "solve") else "mobench.api"), name
-        )
+        return getattr(import_module(_MODULES.get(name, "mobench.api")), name)
     if name == "flower":  # a package of its own, which needs Flower
         from importlib import import_module
 

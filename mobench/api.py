@@ -762,17 +762,17 @@ def load(run: str | os.PathLike[str] | pd.DataFrame) -> Run:
 
     Args:
         run: a folder; or its name in outputs/runs (or among the rows that come with mobench); or the rows
-            that `run` returned.
+            that `run` returned, or rows of one job from `rows`.
 
     Raises:
         StoreError: there is no such run; with the nearest names.
     """
     if isinstance(run, pd.DataFrame):
-        if ATTRIBUTE not in run.attrs:
-            raise StoreError(
-                "These rows do not record which run they come from; give the folder of the run, or its name."
-            )
-        run = str(run.attrs[ATTRIBUTE])
+        jobs = list(run["job"].unique()) if "job" in run else []
+        if ATTRIBUTE not in run.attrs and len(jobs) != 1:
+            which = f"are of {len(jobs)} jobs" if jobs else "do not record which run they come from"
+            raise StoreError(f"These rows {which}; give the folder of the run, or its name.")
+        run = str(run.attrs.get(ATTRIBUTE) or jobs[0])
     places = [root / "runs" for root in (outputs_root(), results_root())]
     for path in (Path(run), *(place / run for place in places)):
         if (path / "status.json").is_file():

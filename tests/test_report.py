@@ -28,12 +28,12 @@ from mobench.report.markdown import (
     paper_markdown,
     papers_markdown,
     pictures_markdown,
-    results_markdown,
     summary_markdown,
 )
 from mobench.report.model import Entry, mark
 from mobench.report.papers import PaperInfo
 from mobench.report.reading import artifacts, collect
+from mobench.report.result_pages import result_pages
 from mobench.report.runtime import runtime, two_workers
 from mobench.report.sheets import sheet
 from mobench.report.wall import wall
@@ -459,9 +459,8 @@ def test_every_kind_of_damage(tmp_path: Path, file: str, data: bytes, said: str)
     assert said in index.text
     assert said in opened(tmp_path, "artifacts/ferero/fig1.html").text
     assert "1 artifact is damaged" in index.text
-    assert said.split(":")[0].replace("_", "") in results_markdown(artifacts(tmp_path)).replace(
-        "\\", ""
-    ).replace("_", "")
+    page = result_pages(artifacts(tmp_path))["ferero"]
+    assert said.split(":")[0].replace("_", "") in page.replace("\\", "").replace("_", "")
 
 
 def test_unknown_verdict_is_never_counted_as_a_known_one(tmp_path: Path) -> None:
@@ -502,12 +501,12 @@ def test_the_same_inputs_give_the_same_bytes_and_nothing_is_written_again(output
         return [line for line in source.decode().splitlines() if "<span>built " not in line]
 
     first = files()
-    before = results_markdown(artifacts(outputs))
+    before = result_pages(artifacts(outputs))
     again = files()
     index = str(outputs / "report" / "index.html")
     assert undated(first.pop(index)[0]) == undated(again.pop(index)[0])
     assert first == again  # times, too
-    assert before == results_markdown(artifacts(outputs))
+    assert before == result_pages(artifacts(outputs))
     # elsewhere and from nothing, the same
     shutil.rmtree(outputs / "report")
     assert {name: data for name, (data, _) in files().items() if name != index} == {
@@ -555,7 +554,7 @@ def test_nothing_there_yet(tmp_path: Path) -> None:
     assert "No artifact has been drawn yet" in Page(build(tmp_path).read_text()).text
     assert "There are no claims yet" in opened(tmp_path, "claims.html").text
     assert "No job uses a data set" in opened(tmp_path, "data.html").text
-    assert "No artifact" in results_markdown(artifacts(tmp_path))
+    assert "No artifact" in result_pages(artifacts(tmp_path))[""]
 
 
 def test_declared_artifacts_without_a_folder_are_listed(outputs: Path) -> None:
@@ -682,25 +681,49 @@ def test_a_thousand_jobs_stay_small(tmp_path: Path) -> None:
     assert not (report / "runs").exists()
 
 
-def test_results_markdown(outputs: Path) -> None:
-    page = results_markdown(artifacts(outputs))
-    assert "| artifact | claim | published | measured | tolerance | verdict | command |" in page
+def test_result_pages(outputs: Path, tmp_path: Path) -> None:
+    """A section for each artifact: verdict first, then what was printed and measured, and the causes."""
+    (tmp_path / "findings").mkdir()
+    (tmp_path / "findings/ferero_fig10.png").write_bytes(png())
+    pages = result_pages(artifacts(outputs), tmp_path)
+    page = pages["ferero"]
+    section = page.partition("## Figure 10")[2].partition("\n## ")[0]
+    assert "**1 reproduced, 1 partial, 1 not reproduced, 1 inconclusive, 1 check passed, 1 check f" in section
+    assert "(../images/findings/ferero_fig10.png)" in section
+    assert "images/" not in page.partition("## Figure 2")[2].partition("\n## ")[0]
     assert (
-        "| ferero/fig10 | statement of c2 | 1.0 ± 0.1 | 1.05 | &lt; 1e-3 | ✗ not reproduced | `mobench "
-        "+experiment=ferero/fig10` |" in page
+        '| <a id="fig10-c2"></a>✗&nbsp;not&nbsp;reproduced | statement of c2 (Fig. 1; `c2`) '
+        "| 1.0 ± 0.1 | 1.05 | &lt; 1e-3 |" in section
     )
-    assert "- ferero/fig10, c2 (✗ not reproduced): because of the step size" in page
-    assert "- ferero/fig10, c1 (◐ partial): because of the step size" in page
-    assert "- ferero/fig10, c3 (○ inconclusive): because of the step size" in page
-    assert "c0 (" not in page
+    assert "- ◐ `c1`, ✗ `c2`, ○ `c3`, • `c4`, ! `c5`: because of the step size" in section
+    assert "Run it: `mobench +experiment=ferero/fig10`." in section
+    assert "<details>" not in section  # nothing is left out, and no other rows were judged
     assert "&lt;script&gt;" in page
     assert "<script>" not in page
     assert "a \\| b" in page
-    assert page.index("| ferero/fig2 |") < page.index("| ferero/fig10 |") < page.index("| omd_tch/fig1")
-    assert "- omd_tch/table1: claims.json could not be loaded" in page
-    for line in page.splitlines():
+    assert page.index("## Figure 2") < page.index("## Figure 10")
+    assert "A file could not be loaded: claims.json could not be loaded" in pages["omd_tch"]
+    for line in "\n".join(pages.values()).splitlines():
         if line.startswith("|"):
-            assert len(re.findall(r"(?<!\\)\|", line)) in (8, 11), line
+            assert len(re.findall(r"(?<!\\)\|", line)) in (5, 6), line
+    for link, where in re.findall(r"\(results/(\w+)\.md#([\w-]+)\)", pages[""]):
+        headings = re.findall(r"^## (.*)$", pages[link], re.M)
+        assert where in [h.lower().replace(",", "").replace(" ", "-") for h in headings]
+
+
+def test_what_other_rows_say_is_folded(tmp_path: Path) -> None:
+    """The verdict that decides stands in the table, with as many numbers as it has room for."""
+    long = f"first = 1.25; second = {'x' * 200}"
+    artifact(tmp_path, "ferero/fig2", [claim("a", "inconclusive", measured="2.5", reason="too small")])
+    kept = [claim("a", "reproduced", scale="paper", measured=long)]
+    artifact(tmp_path / KEPT, "ferero/fig2", kept, scale="paper")
+    page = result_pages(artifacts(tmp_path))["ferero"]
+    shown, _, folded = page.partition("<details>")
+    assert "✓&nbsp;reproduced | statement of a (Fig. 1; `a`) | 1.0 ± 0.1 | first = 1.25 … |" in shown
+    assert "○" not in shown.partition("## Figure 2")[2]
+    assert f"- `a`: {long}" in folded
+    assert "| ○&nbsp;inconclusive | `a` | 2.5 |" in folded
+    assert "- ○ `a`: too small" in folded
 
 
 def test_results_summary(outputs: Path) -> None:
@@ -728,8 +751,9 @@ def test_table_of_papers(outputs: Path) -> None:
     all_four = "✓&nbsp;3 ◐&nbsp;1 ✗&nbsp;1 ○&nbsp;1"
     once = "✓&nbsp;3 ◐&nbsp;2 ✗&nbsp;1 ○&nbsp;1"
     assert (
-        lines[2] == f"| FERERO | 3 of 4 | {all_four} | ◐&nbsp;1 | {once} | 3 passed, 2 failed | `mobench "
-        "+experiment=ferero/all` |"
+        lines[2]
+        == f"| [FERERO](docs/results/ferero.md) | 3 of 4 | {all_four} | ◐&nbsp;1 | {once} | 3 passed, "
+        "2 failed | `mobench +experiment=ferero/all` |"
     )
     total = next(line for line in lines if line.startswith("| **all** | "))
     once = "✓&nbsp;4 ◐&nbsp;2 ✗&nbsp;1 ○&nbsp;1"
@@ -744,7 +768,7 @@ def test_findings_leave_out_whole_numbers(tmp_path: Path) -> None:
     text = findings.page(
         collect(tmp_path), [findings.Finding("T", "ferero", "p", "h", {"ferero/fig2": ["a", "b"]})]
     )
-    assert "| statement of a | first = 1.25 ([all numbers](results.md)) | " in text
+    assert "| statement of a | first = 1.25 ([all numbers](results/ferero.md#figure-2)) | " in text
     assert "| statement of b | 1.05 | " in text
 
 
@@ -934,9 +958,11 @@ def test_kept_drawings_stand_beside_those_of_make_reproduce(outputs: Path) -> No
     )
     assert 'data-rows="kept"' in (index.parent / "claims.html").read_text()
     assert "claims.html#verdict=part&paper=ferero&rows=kept" in Page(index.read_text()).links
-    assert "- ferero/fig2 (kept rows), kept (◐ partial)" in results_markdown(artifacts(outputs))
-    assert "- ferero/fig2 (kept rows) shows c1, c2 of ferero/fig10" in results_markdown(artifacts(outputs))
-    assert "| fig2 |" in paper_markdown("ferero", site)
+    section = result_pages(artifacts(outputs))["ferero"].partition("## Figure 2")[2].partition("\n## ")[0]
+    assert "**1 reproduced, 1 partial** (laptop scale and laptop scale, kept rows)." in section
+    assert "- ◐ `kept`: No reason is recorded." in section
+    assert "Also shown here, and judged in `ferero/fig10`: c1, c2." in section
+    assert "| [fig2](../results/ferero.md#figure-2) |" in paper_markdown("ferero", site)
     assert "| paper, kept rows | ◐&nbsp;1 |" in paper_markdown("ferero", site)
 
 

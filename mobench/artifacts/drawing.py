@@ -64,7 +64,11 @@ def draw(
         return False
     began = time.time()
     a = assembled(id, config, folders, command)
-    registered(id)(a)
+    function = registered(id)
+    from mobench.artifacts import style  # plotting, which commands that draw nothing need not import
+
+    with style.plt.rc_context(style.RC):  # `mobench.plot` leaves a program's own look as it was
+        function(a)
     if a.only is None:
         a.texts.all_used()
     target = artifact_folder(id, root)

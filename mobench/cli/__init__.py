@@ -2,5 +2,5 @@
 
 Nothing imports it but the entry points.
 
-May import: artifacts, bundle, comparison, config, data, jobs, sweep, system, errors.
+May import: artifacts, bundle, comparison, config, data, jobs, study, sweep, system, errors.
 """

@@ -4,6 +4,7 @@
     mobench status ferero/fig3 ferero/table2 scale=paper      the jobs of artifacts; PAPER/all and all too
     mobench status algorithm=ls,mgda problem=zdt2       the jobs of a sweep
     mobench status --failed [...]                       run again what failed, and go on with what died
+    mobench status --delete problem=zdt2 algorithm=ls   list these jobs, and delete them after a yes
 
 States: done; diverged (done, but some of its runs left the finite numbers); running; dead (its process is
 gone: killed, or its machine); failed (with a reason); missing (never started). Exit code 1 if something
@@ -14,7 +15,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import socket
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -24,6 +27,7 @@ from typing import Any
 from mobench.config.schema import completed
 from mobench.errors import ConfigError, Interrupted, MobenchError, StoreError
 from mobench.jobs.store import JobFolder
+from mobench.study.rows import folders, matching
 from mobench.system.console import fail, say
 from mobench.system.paths import outputs_root
 
@@ -128,14 +132,6 @@ def counted(states: Iterable[JobStatus]) -> str:
     return f"{parts or 'no jobs'} of {found.total()}"
 
 
-def folders() -> list[JobFolder]:
-    """All job folders in outputs/runs."""
-    root = outputs_root() / "runs"
-    marks = ("config.yaml", "status.json")
-    found = sorted(root.iterdir()) if root.is_dir() else []
-    return [JobFolder(p) for p in found if any((p / name).exists() for name in marks)]
-
-
 def planned(arguments: Sequence[str]) -> tuple[list[Group], dict[str, dict[str, Any]]]:
     """For each artifact (or for the sweep): its name, the command that finishes it, its jobs;
     and each job's configuration.
@@ -191,6 +187,34 @@ def rerun(states: Iterable[JobStatus], configs: dict[str, dict[str, Any]]) -> in
     return code
 
 
+def delete(query: Sequence[str], sure: bool) -> int:
+    """Lists the jobs of outputs/runs that fit a query, and deletes their folders after a yes; the exit code.
+
+    A job that some process is running stays.
+    """
+    chosen = [look(job.folder) for job in matching(query, outputs_root())]
+    if not chosen:
+        say("No job fits this query; nothing was deleted.")
+        return 0
+    size = sum(file.stat().st_size for s in chosen for file in s.folder.path.rglob("*") if file.is_file())
+    jobs = f"{len(chosen)} job{'s' if len(chosen) > 1 else ''}"
+    say("\n".join([*table(chosen, True), f"{jobs}, {size / 1e6:.1f} MB in {outputs_root() / 'runs'}"]))
+    if not sure:
+        if not sys.stdin.isatty():
+            raise ConfigError("Nothing was deleted: there is no terminal to ask; add --yes.")
+        if input(f"Delete {jobs}? [y/N] ").strip().lower() not in ("y", "yes"):
+            say("Nothing was deleted.")
+            return 0
+    code = 0
+    for status in chosen:
+        try:
+            with status.folder.locked():  # not under a process that writes there
+                shutil.rmtree(status.folder.path)
+        except (StoreError, OSError) as error:
+            code = fail(f"{status.name} was not deleted: {error}")
+    return code
+
+
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(
@@ -200,11 +224,21 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
         "what", nargs="*", help="artifacts (ferero/fig3) and overrides (scale=paper); default: all folders"
     )
     parser.add_argument("--failed", action="store_true", help="rerun failed jobs and resume dead ones")
+    parser.add_argument(
+        "--delete",
+        action="store_true",
+        help="delete the folders of all jobs that fit a query: KEY=VALUE,... as mobench.rows takes it",
+    )
+    parser.add_argument("--yes", action="store_true", help="delete without asking")
     parser.add_argument("--all", action="store_true", help="list finished jobs too")
     parser.add_argument("--json", action="store_true", help="print a list of jobs with all fields as JSON")
     given = parser.parse_intermixed_args(list(words))
     if given.json and given.failed:
         parser.error("--json and --failed exclude each other; give only one of them")
+    if given.delete and (given.json or given.failed):
+        parser.error("--delete goes with no other flag but --yes")
+    if given.delete and not given.what:
+        parser.error("--delete needs a query, such as problem=zdt2 or, for all jobs, 'job=*'")
     return given
 
 
@@ -220,12 +254,20 @@ def _as_json(groups: Iterable[Group]) -> str:
 
 def _run(given: argparse.Namespace) -> int:
     """Shows the jobs that are asked for, and runs some again; the exit code."""
+    if given.delete:
+        return delete(given.what, given.yes)
     groups: list[Group]
     configs: dict[str, dict[str, Any]] = {}
     if given.what:
         groups, configs = planned(given.what)
     else:
-        groups = [(str(outputs_root() / "runs"), "mobench status --failed", [look(f) for f in folders()])]
+        groups = [
+            (
+                str(outputs_root() / "runs"),
+                "mobench status --failed",
+                [look(f) for f in folders(outputs_root())],
+            )
+        ]
     if given.json:
         say(_as_json(groups))
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
@@ -56,6 +57,6 @@ def source(functions: Iterable[Callable[..., Any]]) -> list[str]:
     for fn in functions:
         try:
             found.append(inspect.getsource(fn))
-        except (OSError, TypeError):
+        except (OSError, TypeError, SyntaxError, tokenize.TokenError):  # of a file that was edited since
             found.append(f"{fn!r} (no source text)")
     return found

@@ -1,4 +1,4 @@
-"""Builds the report, outputs/report/index.html; `--results` also writes the results page in Markdown."""
+"""Builds the report, outputs/report/index.html; `--results` also writes the pages of results in Markdown."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from mobench.report.markdown import (
     papers_markdown,
     pictures_markdown,
     records,
-    results_markdown,
     summary_markdown,
 )
 from mobench.report.model import Site
 from mobench.report.reading import artifacts, collect, declared
+from mobench.report.result_pages import result_pages
 from mobench.report.wall import wall
 from mobench.system.files import write_atomic
 from mobench.system.forms import read_json
@@ -54,6 +54,15 @@ def _illustrated(page: Path, site: Site) -> None:
     for name, data in pictures.items():
         write_atomic(page.parent.parent / "images/papers" / name, data)
     renew(page, text, PICTURES)
+
+
+def _judged(index: Path, site: Site) -> None:
+    """Writes the pages of results and, beside the first one, the record of all verdicts."""
+    for name, text in result_pages(site, index.parent / "images").items():
+        write_atomic(index.with_suffix("") / f"{name}.md" if name else index, text.encode())
+    record = [json.dumps(v) for v in records(site)]
+    write_atomic(index.with_suffix(".json"), ("[\n" + ",\n".join(record) + "\n]\n").encode())
+    print(f"results: {index}, {index.with_suffix('')}/*.md, {index.with_suffix('.json')}")
 
 
 def complete(root: Path, expected: Iterable[str]) -> None:
@@ -101,7 +110,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--outputs", type=Path, help="the outputs folder (default: $MOBENCH_OUTPUTS, else outputs)"
     )
-    parser.add_argument("--results", type=Path, metavar="FILE", help="also write the results as Markdown")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        metavar="FILE",
+        help="also write the results as Markdown: this index, and a page for each paper beside it",
+    )
     parser.add_argument("--summary", action="store_true", help="only print the short Markdown table")
     parser.add_argument(
         "--readme", type=Path, metavar="FILE", help="also update the table of papers between the two markers"
@@ -130,11 +144,7 @@ def main(arguments: Sequence[str]) -> int:
         if any(page is not None and page.exists() for page in written):
             complete(root, expected)
         if args.results is not None:
-            write_atomic(args.results, results_markdown(site).encode())
-            record = [json.dumps(v) for v in records(site)]
-            listed = "[\n" + ",\n".join(record) + "\n]\n"
-            write_atomic(args.results.with_suffix(".json"), listed.encode())
-            print(f"results: {args.results}, {args.results.with_suffix('.json')}")
+            _judged(args.results, site)
         if args.readme is not None:
             renew(args.readme, papers_markdown(site))
             print(f"readme: {args.readme}")

@@ -13,13 +13,12 @@ from pathlib import Path
 import yaml
 
 from mobench.errors import ConfigError, MobenchError, suggest
-from mobench.report.markdown import code, md
+from mobench.report.markdown import anchor, code, md, shortened
 from mobench.report.model import Evidence, Site, mark
 from mobench.report.papers import paper_info
 from mobench.system import paths
 
 KEYS = ("title", "paper", "printed", "happens", "evidence")
-ROOM = 180  # letters of a cell
 HEAD = """<!-- Do not edit this page: `make report` writes it from experiments/findings.yaml and claims. -->
 
 # Findings
@@ -112,16 +111,11 @@ def _records(site: Site) -> dict[tuple[str, str], Evidence]:
 def _line(evidence: Evidence) -> str:
     claim = evidence.claim
     verdict = f"{mark(claim).symbol} {mark(claim).name}"
-    return f"| {md(claim.statement)} | {_measured(claim.measured)} | {verdict}, {claim.scale} scale |"
-
-
-def _measured(words: str) -> str:
-    """Returns as many of the measured numbers, whole, as a cell has room for; the results page has all."""
-    first, *others = words.split("; ")
-    kept = [first]
-    while others and len("; ".join([*kept, others[0]])) <= ROOM:
-        kept.append(others.pop(0))
-    return md("; ".join(kept)) + (" ([all numbers](results.md))" if others else "")
+    entry = evidence.entry
+    measured = shortened(claim.measured)
+    place = f"results/{entry.paper}.md#{anchor(entry.label)}"
+    more = f" ([all numbers]({place}))" if measured != claim.measured else ""
+    return f"| {md(claim.statement)} | {md(measured)}{more} | {verdict}, {claim.scale} scale |"
 
 
 def pictures(site: Site, found: list[Finding]) -> dict[str, bytes]:

@@ -1,6 +1,6 @@
-"""The same results as Markdown: the documentation's page, the table of papers, a line per artifact.
+"""The same results as Markdown: the tables of papers and of artifacts, pictures, the record of verdicts.
 
-No date inside.
+No date inside. `result_pages` has the pages of the claims.
 """
 
 from __future__ import annotations
@@ -10,19 +10,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mobench.artifacts.claims import Claim
 from mobench.errors import MobenchError, suggest
 from mobench.report.model import (
     CHECKS,
     CLAIMS,
-    FAILING,
-    UNDECIDED,
     UNREADABLE,
     VERDICTS,
     Entry,
     Evidence,
     Mark,
-    Paper,
     Site,
     count,
     mark,
@@ -40,6 +36,11 @@ def md(value: str) -> str:
     return value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
+def anchor(heading: str) -> str:
+    """The address of a heading on its page, as GitHub and the documentation's site make it."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
 def code(value: str) -> str:
     """Text of inline code, with whatever fences it needs."""
     value = " ".join(value.split()).replace("|", "\\|")
@@ -47,21 +48,29 @@ def code(value: str) -> str:
     return f"{fence}{value}{fence}"
 
 
-def _tally(counts: Iterable[tuple[Mark, int]]) -> str:
+ROOM = 180  # letters of a cell
+
+
+def shortened(measured: str) -> str:
+    """Returns as many of the measured numbers, whole, as a cell has room for."""
+    kept, *others = measured.split("; ")
+    while others and len(f"{kept}; {others[0]}") <= ROOM:
+        kept = f"{kept}; {others.pop(0)}"
+    return kept
+
+
+def spoken(counts: Iterable[tuple[Mark, int]]) -> str:
+    """Claims per verdict, in words: 2 reproduced, 9 not reproduced."""
     return ", ".join(f"{n} {v.name}" for v, n in counts if n) or "no claims"
 
 
-def _mark(claim: Claim) -> str:
-    return f"{mark(claim).symbol} {mark(claim).name}"
-
-
-def _cell(counts: Iterable[tuple[Mark, int]]) -> str:
+def cell(counts: Iterable[tuple[Mark, int]]) -> str:
     """Claims per verdict, in one cell: ✓ 45 ◐ 10 ✗ 6 ○ 36."""
     parts = [f"{v.symbol}&nbsp;{n}" for v, n in counts if n and v.key in CLAIMS]
     return " ".join(parts) or "–"
 
 
-def _checks(counts: Iterable[tuple[Mark, int]]) -> str:
+def own_checks(counts: Iterable[tuple[Mark, int]]) -> str:
     """Our own checks: 12 passed, 1 failed, 2 undecided."""
     said = [f"{n} {v.name.removeprefix('check ')}" for v, n in counts if n and v.key in CHECKS]
     return ", ".join(said) or "–"
@@ -78,8 +87,8 @@ def papers_markdown(site: Site) -> str:
     """A line per paper: what `make reproduce` prints, what kept rows say,
     the command that draws all of its artifacts.
     """
-    scales = ", ".join(_scales(site.entries)) or "–"
-    kept = ", ".join(_scales(site.kept)) or "–"
+    scales = ", ".join(scales_of(site.entries)) or "–"
+    kept = ", ".join(scales_of(site.kept)) or "–"
     lines = [
         (
             f"| paper | artifacts | `make reproduce` ({scales} scale) | kept rows ({kept} scale) "
@@ -99,15 +108,15 @@ def papers_markdown(site: Site) -> str:
     ) -> str:
         drawn = sum(e.built for e in entries)
         of = f"{drawn}" if drawn == known else f"{drawn} of {known}"
-        cells = [_cell(count(entries)), _cell(count(own)), _cell(tally(best))]
-        cells.append(_checks(tally(checks, CHECKS)))
+        cells = [cell(count(entries)), cell(count(own)), cell(tally(best))]
+        cells.append(own_checks(tally(checks, CHECKS)))
         return f"| {name} | {of} | {' | '.join(cells)} | {code(command)} |"
 
     for paper in site.papers:
         known = len(paper.entries) + len(paper.waiting)
         lines.append(
             line(
-                md(paper.short),
+                f"[{md(paper.short)}](docs/results/{paper.id}.md)",
                 known,
                 paper.entries,
                 paper.kept,
@@ -121,7 +130,8 @@ def papers_markdown(site: Site) -> str:
     return "\n".join([*lines, "", f"{LEGEND}. {COUNTED}"]) + "\n"
 
 
-def _scales(entries: Iterable[Entry]) -> list[str]:
+def scales_of(entries: Iterable[Entry]) -> list[str]:
+    """Returns the scales of these artifacts, the smallest first."""
     order = ("smoke", "laptop", "paper")
     return sorted({e.scale for e in entries if e.scale in order}, key=order.index)
 
@@ -135,11 +145,12 @@ def paper_markdown(id: str, site: Site) -> str:
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for entry in (e for p in site.papers if p.id == id for e in [*p.entries, *p.waiting, *p.kept]):
-        verdicts = _cell(entry.counts) if entry.built else "not drawn yet"
+        verdicts = cell(entry.counts) if entry.built else "not drawn yet"
         times = [entry.origin.get(key) for key in ("seconds_jobs", "seconds_drawing")]
         seconds = duration(sum(float(t) for t in times if t is not None)) if None not in times else "–"
         scale = f"{entry.scale}{', kept rows' if entry.kept else ''}"
-        cells = [md(entry.name), md(entry.title), scale, verdicts, _checks(entry.counts), seconds]
+        name = f"[{md(entry.name)}](../results/{entry.paper}.md#{anchor(entry.label)})"
+        cells = [name, md(entry.title), scale, verdicts, own_checks(entry.counts), seconds]
         lines.append(f"| {' | '.join(cells)} | {code(entry.command)} |")
     took = (
         "*time*: wall time of its jobs, including jobs that other artifacts share, one after another, "
@@ -192,10 +203,12 @@ def summary_markdown(site: Site) -> str:
             scale = f"{entry.scale}{', kept rows' if entry.kept else ''}"
             lines.append(f"| {md(entry.id)}{state} | {scale} | {' | '.join(cells)} | {code(entry.command)} |")
     total = [str(n) for v, n in site.counts if v is not UNREADABLE]
-    lines.append(f"| **all** | {', '.join(_scales(site.entries))} | {' | '.join(total)} | `make reproduce` |")
+    lines.append(
+        f"| **all** | {', '.join(scales_of(site.entries))} | {' | '.join(total)} | `make reproduce` |"
+    )
     if site.kept:
         total = [str(n) for v, n in site.kept_counts if v is not UNREADABLE]
-        scales = ", ".join(_scales(site.kept))
+        scales = ", ".join(scales_of(site.kept))
         lines.append(f"| **all** | {scales}, kept rows | {' | '.join(total)} | `make kept` |")
     return "\n".join(lines) + "\n"
 
@@ -212,101 +225,3 @@ def records(site: Site) -> list[dict[str, Any]]:
         for e in site.everything
         for c in e.claims
     ]
-
-
-def results_markdown(site: Site) -> str:
-    """The results page of the documentation: every claim with its tolerance and verdict, and why some fail.
-
-    No date inside.
-    """
-    lines = [
-        "<!-- Do not edit this page: `make report` writes it. -->",
-        "",
-        "# Results",
-        "",
-        "Every claim, from `outputs/artifacts/`, which `make reproduce` draws, and `outputs/kept/`, which "
-        "`make kept` draws from rows that come with the repository. `outputs/report/index.html`, which "
-        "`make report` builds, shows the same results with figures, tables and provenance.",
-        "",
-        f"`make reproduce`, {', '.join(_scales(site.entries)) or '–'} scale, {len(site.entries)} artifacts: "
-        f"{_tally(site.counts)}. Kept rows, {', '.join(_scales(site.kept)) or '–'} scale, {len(site.kept)} "
-        f"artifacts: {_tally(site.kept_counts)}. Each claim once, by the rows that decide it at the largest "
-        f"scale: {_tally(tally(site.best))}. Each claim is judged in one artifact, and other artifacts "
-        "refer to it. Checks are this project's own; no paper claims them.",
-        "",
-        *[f"- **{v.symbol} {v.name}**: {v.meaning}." for v in VERDICTS.values()],
-        "",
-        "## All artifacts",
-        "",
-        summary_markdown(site).rstrip(),
-    ]
-    for paper in site.papers:
-        lines += _paper_section(paper)
-    return "\n".join(lines) + "\n"
-
-
-def _paper_section(paper: Paper) -> list[str]:
-    """Returns the lines of one paper on the results page."""
-    lines = ["", f"## {md(paper.short)}", "", *([f"*{md(paper.title)}*", ""] if paper.title else [])]
-    for title, entries in (("`make reproduce`", paper.entries), ("Kept rows", paper.kept)):
-        if entries:
-            lines += _claims_table(title, entries)
-    if paper.waiting:
-        lines += ["Not drawn yet:", ""]
-        lines += [f"- {md(entry.id)}: {code(entry.command)}" for entry in paper.waiting]
-        lines.append("")
-    every = (*paper.entries, *paper.kept)
-    failing = [(e, c) for e in every for c in e.claims if c.verdict in FAILING or mark(c).key in UNDECIDED]
-    if failing:
-        lines += ["Reasons for claims that fail, hold in part, or are inconclusive:", ""]
-        lines += [
-            f"- {_name(e)}, {md(c.id)} ({_mark(c)}): {md(c.reason) or 'no reason is recorded.'}"
-            for e, c in failing
-        ]
-        lines.append("")
-    shown = [(e, id, claims) for e in every for id, claims in e.references.items()]
-    if shown:
-        lines += ["Claims that are shown here and judged in another artifact:", ""]
-        lines += [f"- {_name(e)} shows {md(', '.join(claims))} of {md(id)}" for e, id, claims in shown]
-        lines.append("")
-    damaged = [(e, p) for e in every for p in e.problems]
-    if damaged:
-        lines += [
-            "Files that could not be loaded:",
-            "",
-            *[f"- {md(e.id)}: {md(p)}" for e, p in damaged],
-            "",
-        ]
-    return lines[:-1]
-
-
-def _name(entry: Entry) -> str:
-    """Returns the id of an artifact, and whether it is drawn from kept rows."""
-    return f"{md(entry.id)}{' (kept rows)' if entry.kept else ''}"
-
-
-def _claims_table(title: str, entries: Sequence[Entry]) -> list[str]:
-    """Returns the lines of a table of claims, with where its artifacts come from above it."""
-    commits = sorted({e.commit for e in entries if e.origin})
-    origin = [f"scale {', '.join(_scales(entries))}"] if _scales(entries) else []
-    origin += [f"drawn from {', '.join(commits)}"] if commits else []
-    lines = [f"**{title}**: {md('; '.join([_tally(count(entries)), *origin]))}.", ""]
-    names = ("artifact", "claim", "published", "measured", "tolerance", "verdict", "command")
-    lines += [f"| {' | '.join(names)} |", "|" + " --- |" * len(names)]
-    for entry in entries:
-        for c in entry.claims:
-            said = (c.statement, c.published, c.measured, c.tolerance)
-            cells = [md(x) for x in (entry.id, *said, _mark(c))]
-            lines.append(f"| {' | '.join(cells)} | {code(entry.command)} |")
-        if not entry.claims:
-            lines.append(
-                f"| {md(entry.id)} | – | – | – | – | {_why_no_claims(entry)} | {code(entry.command)} |"
-            )
-    return [*lines, ""]
-
-
-def _why_no_claims(entry: Entry) -> str:
-    """Returns why an artifact has no row of its own in the table of claims."""
-    if entry.problems:
-        return "damaged, see below"
-    return "judged in another artifact" if entry.references else "no claims"

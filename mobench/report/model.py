@@ -221,6 +221,34 @@ def best(entries: Iterable[Entry], keys: Sequence[str] = CLAIMS) -> list[Evidenc
 
 
 @dataclass(frozen=True)
+class Artifact:
+    """One artifact with everything that was drawn of it: by `make reproduce`, and from kept rows."""
+
+    entries: Sequence[Entry]
+
+    @property
+    def claims(self) -> list[Evidence]:
+        """Each claim once, on the best rows there are."""
+        return best(self.entries)
+
+    @property
+    def checks(self) -> list[Evidence]:
+        """Each check of ours once, likewise."""
+        return best(self.entries, CHECKS)
+
+    @property
+    def others(self) -> list[Evidence]:
+        """The records of claims and checks that better rows decide, and those that cannot be read."""
+        shown = {id(evidence.claim) for evidence in (*self.claims, *self.checks)}
+        return [
+            Evidence(entry, number, claim)
+            for entry in self.entries
+            for number, claim in enumerate(entry.claims, 1)
+            if id(claim) not in shown
+        ]
+
+
+@dataclass(frozen=True)
 class Paper:
     """One paper."""
 
@@ -230,6 +258,17 @@ class Paper:
     entries: list[Entry]
     waiting: list[Entry]
     kept: list[Entry] = field(default_factory=list)
+
+    @property
+    def artifacts(self) -> list[Artifact]:
+        """Its artifacts, in their order; those that only kept rows draw come last."""
+        ids = dict.fromkeys(entry.id for entry in (*self.entries, *self.kept))
+        return [Artifact([e for e in (*self.entries, *self.kept) if e.id == id]) for id in ids]
+
+    @property
+    def size(self) -> int:
+        """The number of its artifacts."""
+        return len(self.artifacts)
 
     @property
     def best(self) -> list[Evidence]:

@@ -1,0 +1,79 @@
+"""The pages of results: an index, and a page for each paper with a section for each of its artifacts.
+
+The verdict of a claim comes first, from the rows that decide it at the largest scale; the records of other
+rows are folded. No date inside.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import jinja2
+
+from mobench.artifacts.claims import Claim
+from mobench.report.markdown import anchor, cell, code, md, own_checks, scales_of, shortened, spoken
+from mobench.report.model import CHECKS, FAILING, UNDECIDED, VERDICTS, Artifact, Evidence, Site, mark, tally
+
+
+def result_pages(site: Site, images: Path | None = None) -> dict[str, str]:
+    """Returns the page of each paper by the paper's id, and the index under the empty name.
+
+    Args:
+        site: whose claims are shown.
+        images: the folder of pictures that come with the documentation; pictures that are not there are
+            left out.
+    """
+    env = _environment()
+    pages = {"": env.get_template("results.md").render(site=site)}
+    for paper in site.papers:
+        shown = {a.entries[0].id: picture(a, images) for a in paper.artifacts}
+        pages[paper.id] = env.get_template("paper.md").render(paper=paper, pictures=shown)
+    return {id: re.sub(r"\n{3,}", "\n\n", text) for id, text in pages.items()}
+
+
+def _environment() -> jinja2.Environment:
+    loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
+    # Markdown, of which `md` escapes what it interprets
+    env = jinja2.Environment(  # noqa: S701
+        loader=loader,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    env.filters |= {"md": md, "code": code, "anchor": anchor, "mark": mark, "shortened": shortened}
+    env.filters |= {"cell": cell, "own_checks": own_checks, "spoken": spoken}
+    env.globals |= {"VERDICTS": list(VERDICTS.values()), "CHECKS": CHECKS}
+    env.globals |= {"tally": tally, "scales": scales_of, "rows": rows, "causes": causes, "abridged": abridged}
+    return env
+
+
+def picture(artifact: Artifact, images: Path | None) -> str | None:
+    """Returns the address, in the folder of images, of the picture that the documentation has of it."""
+    if images is None:
+        return None
+    name = artifact.entries[0].id.replace("/", "_") + ".png"
+    places = (f"{folder}{name}" for folder in ("papers/", "findings/", ""))
+    return next((place for place in places if (images / place).is_file()), None)
+
+
+def rows(evidence: Sequence[Evidence]) -> str:
+    """Says which rows were judged: `paper scale, kept rows`."""
+    said = [f"{e.claim.scale} scale{', kept rows' if e.entry.kept else ''}" for e in evidence]
+    return " and ".join(dict.fromkeys(said))
+
+
+def causes(evidence: Sequence[Evidence]) -> dict[str, list[Claim]]:
+    """Returns the claims that are not plainly reproduced, by the reason that they share."""
+    found: dict[str, list[Claim]] = {}
+    for claim in (e.claim for e in evidence):
+        if claim.reason or claim.verdict in FAILING or mark(claim).key in UNDECIDED:
+            found.setdefault(claim.reason or "No reason is recorded.", []).append(claim)
+    return found
+
+
+def abridged(evidence: Sequence[Evidence]) -> list[Claim]:
+    """Returns the claims whose table cell has not all measured numbers."""
+    return [e.claim for e in evidence if shortened(e.claim.measured) != e.claim.measured]

@@ -1,0 +1,130 @@
+"""Rows as pictures in the project's look: ends in objective space, or a recorded column over the steps."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mobench.errors import ConfigError, suggest
+from mobench.jobs.store import columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+SIZE = (4.4, 3.2)  # inches
+
+
+def plot(rows: pd.DataFrame, x: str | None = None, y: str | None = None, *, by: str | None = None) -> Figure:
+    """Draws runs: where they end in the plane of two columns, or what was recorded over the steps.
+
+        mobench.plot(rows).savefig("front.pdf")                      f_2 over f_1, a colour for each method
+        mobench.plot(rows, "validation_1", "validation_2", by="algorithm.step_size")
+        mobench.plot(rows, "step", "f_1")                            a line for each run
+
+    Lost runs are not drawn; the caption counts them.
+
+    Args:
+        rows: what `mobench.run` or `mobench.rows` returned, or some of it.
+        x, y: columns of rows; with x="step", y is a column of the jobs' histories. Default: f_1 and f_2.
+        by: the column whose values have a colour each; default: algorithm, where there is one.
+
+    Returns:
+        A Matplotlib figure, at most as wide as the text of a paper; nothing is shown or written.
+
+    Raises:
+        ConfigError: a column that there is not, or no run that finished.
+        StoreError: curves of rows that do not say which jobs they are of.
+    """
+    objectives = columns(rows, "f_")
+    across = x or objectives[0]
+    up = y or objectives[min(1, len(objectives) - 1)]
+    group = by or ("algorithm" if "algorithm" in rows else None)
+    done = rows[rows["status"] == "done"]
+    if done.empty:
+        raise ConfigError(f"None of these {len(rows)} rows is a finished run, so there is nothing to draw.")
+    source = _histories(done, group) if across == "step" else done
+    for name in (across, up, *([group] if group else [])):
+        if name not in source:
+            raise ConfigError(f"rows have no column {name!r}.{suggest(name, list(map(str, source)))}")
+    with _style() as (st, panels):
+        fig, ((ax,),) = panels.grid(1, 1, figsize=SIZE)
+        try:
+            groups = list(source.groupby(group, sort=False)) if group else [("", source)]
+            for k, (look, (_, part)) in enumerate(zip(_looks(st, group, groups), groups, strict=True)):
+                name, colour, marker = look
+                if across == "step":
+                    for j, (_, own) in enumerate(part.groupby(["own", "run", "output"], sort=False)):
+                        said = name if j == 0 else None
+                        ax.plot(own[across], own[up], color=colour, lw=0.9, alpha=0.6, label=said)
+                else:  # the first ones are larger, so that the last ones do not hide them
+                    size = 7.0 - 2.5 * k / max(len(groups) - 1, 1)
+                    drawn = {"color": colour, "marker": marker, "ms": size, "ls": "none", "label": name}
+                    ax.plot(part[across], part[up], mec="white", mew=0.4, alpha=0.9, **drawn)
+            ax.set(xlabel=_label(across), ylabel=_label(up))
+            if group:
+                title = None if group == "algorithm" else group
+                ax.legend(title=title, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+            if len(done) < len(rows):
+                lost = len(rows) - len(done)
+                st.caption(fig, f"{lost} of {len(rows)} runs were lost and are not drawn.")
+            st.finish(fig)
+        finally:
+            st.plt.close(fig)  # pyplot forgets the figure, which its caller has
+    drawn_figure: Figure = fig
+    return drawn_figure
+
+
+def _looks(st: Any, group: str | None, groups: Sequence[tuple[Any, Any]]) -> list[tuple[str, str, str]]:
+    """Returns name, colour and marker of each group: methods look as in every picture of the project, unless
+    another one of this picture has that colour; what is no method takes the next colour.
+    """
+    out: list[tuple[str, str, str]] = []
+    free = [
+        (c, m) for m, c in zip(st.MARKERS * 2, [*st.CYCLE, "#332288", "#8C6D31", "#999933"], strict=False)
+    ]
+    looks = [st.METHODS.get(value) if group == "algorithm" else None for value, _ in groups]
+    kept = {look.colour for look in looks if look is not None}
+    left = [pair for pair in free if pair[0] not in kept] or free
+    for k, (look, (value, _)) in enumerate(zip(looks, groups, strict=True)):
+        name = look.name if look else str(value)
+        if look and look.colour not in {colour for _, colour, _ in out}:
+            out.append((name, look.colour, look.marker))
+        else:
+            out.append((name, *left[k % len(left)]))
+    return out
+
+
+def _label(column: str) -> str:
+    return f"$f_{{{column[2:]}}}$" if column.startswith("f_") and column[2:].isdigit() else column
+
+
+def _histories(done: pd.DataFrame, group: str | None) -> pd.DataFrame:
+    """The recorded rows of these runs, with the column by which they are told apart."""
+    import pandas as pd
+
+    from mobench.api import load
+
+    parts = []
+    for name, own in done.groupby("job", sort=False) if "job" in done else [("", done)]:
+        history = load(own).history
+        part = history[history["run"].isin(own["run"])].assign(own=name)
+        if group and group not in part:
+            part = part.merge(own[["run", group]].drop_duplicates("run"), on="run")
+        parts.append(part)
+    return pd.concat(parts, ignore_index=True)
+
+
+@contextlib.contextmanager
+def _style() -> Iterator[tuple[Any, Any]]:
+    """The look of the project's pictures inside the block; a notebook keeps its own, and its windows."""
+    import matplotlib as mpl
+
+    backend = mpl.rcParams._get("backend")  # not looked up, which would choose one
+    with mpl.rc_context():
+        from mobench.artifacts import panels, style
+
+        mpl.rcParams.update(style.RC)
+        yield style, panels
+    mpl.rcParams._set("backend", backend)

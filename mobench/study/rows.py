@@ -1,0 +1,248 @@
+"""All rows of many jobs as one frame, with the settings by which the jobs differ.
+
+    mobench.rows("problem=zdt2", "algorithm=epo,ferero")
+
+A query is words KEY=VALUE[,VALUE...]; a job is meant if it fits all of them. Settings are those of the job's
+identity (`algorithm.step_size`, `oracle.batch_size`, `steps`); `problem`, `algorithm` and `oracle` are the
+names of the command line, `job` is the name of the folder, and `*` stands for any letters.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import io
+import itertools
+import re
+import warnings
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from mobench.config.schema import choices, conf_dir
+from mobench.errors import ConfigError, StoreError, suggest
+from mobench.jobs.store import JobFolder
+from mobench.system.forms import read_json
+from mobench.system.paths import outputs_root, results_root
+from mobench.system.tables import read_csv
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PARTS = ("problem", "algorithm", "oracle")
+NOT_SETTINGS = ("versions", "preferences", "seeds", "device")  # rows have them, or nobody sets them
+
+
+@dataclass(frozen=True)
+class Found:
+    """A job folder with its settings; those of a job that has not finished are known in part only."""
+
+    folder: JobFolder
+    settings: Mapping[str, Any]
+
+
+def folders(root: Path) -> list[JobFolder]:
+    """Returns all job folders below an outputs folder."""
+    runs = root / "runs"
+    marks = ("config.yaml", "status.json")
+    listed = sorted(runs.iterdir()) if runs.is_dir() else []
+    return [JobFolder(path) for path in listed if any((path / name).exists() for name in marks)]
+
+
+def matching(query: Sequence[str], root: Path) -> list[Found]:
+    """Returns the jobs below an outputs folder that fit a query, in the order of their names.
+
+    Raises:
+        ConfigError: a word of the query is none, or names a setting that no job has.
+    """
+    terms = dict(map(_term, query))
+    every = [Found(folder, _settings(folder)) for folder in folders(root)]
+    known = {key for job in every for key in job.settings}
+    terms = {_full(key, known) if every else key: values for key, values in terms.items()}
+    return [job for job in every if all(_fits(job.settings.get(k), v) for k, v in terms.items())]
+
+
+def rows(*query: str, kept: bool = False) -> pd.DataFrame:
+    """All rows of the finished jobs that fit a query, with the settings by which these jobs differ.
+
+        rows()                                             every finished job in outputs/runs
+        rows("problem=zdt2", "algorithm=epo,ferero")       of one problem, two methods
+        rows("algorithm.step_size=0.1", "job=*-epo-*")     any setting, and names of folders
+
+    Args:
+        query: words KEY=VALUE or KEY=VALUE,VALUE; a job must fit all of them. Keys are problem, algorithm and
+            oracle (names as on the command line), job (the folder), and settings such as algorithm.step_size
+            or steps; * stands for any letters.
+        kept: take the rows that come with mobench instead of those of outputs/runs.
+
+    Returns:
+        A row for each run and output rule, the columns of final.csv behind job, problem, algorithm and the
+        settings by which jobs of the same problem or method differ. `mobench.load(rows["job"].iloc[0])` has
+        the rest of a job.
+
+    Raises:
+        ConfigError: a query that is none, or names a setting that no job has.
+        StoreError: a finished job whose rows are damaged.
+    """
+    import pandas as pd
+
+    jobs = matching(query, results_root() if kept else outputs_root())
+    finished = [job.folder.done for job in jobs]
+    done = list(itertools.compress(jobs, finished))
+    unfinished = (job for job, is_done in zip(jobs, finished, strict=True) if not is_done)
+    if left := Counter(str(job.folder.status()["status"]) for job in unfinished):
+        states = ", ".join(f"{n} {state}" for state, n in sorted(left.items()))
+        warnings.warn(f"jobs without rows are left out: {states}; see `mobench status`", stacklevel=2)
+    shown = [*dict.fromkeys(("job", "problem", "algorithm", *differing([job.settings for job in done])))]
+    tables = _read([job.folder for job in done])
+    parts = []
+    for index, table in tables:
+        repeated = [done[i].settings for i in index]
+        named = {key: [settings.get(key) for settings in repeated] for key in shown}
+        parts.append(pd.concat([pd.DataFrame(named), table], axis=1))
+    if not parts:
+        return pd.DataFrame(columns=[*shown, "run", "seed", "output", "status"])
+    found = pd.concat(parts, keys=range(len(parts))) if len(parts) > 1 else parts[0]
+    return found.sort_values("job", kind="stable", ignore_index=True)
+
+
+def _read(folders: Sequence[JobFolder]) -> Iterator[tuple[list[int], pd.DataFrame]]:
+    """Reads final rows, those of all files with the same columns as one table: each alone takes ten times as
+    long. Yields tables, and by row which of the folders it is from.
+    """
+    files: dict[bytes, list[tuple[int, bytes]]] = {}
+    for i, folder in enumerate(folders):
+        head, _, body = (folder.path / "final.csv").read_bytes().partition(b"\n")
+        files.setdefault(head, []).append((i, body))
+    for head, group in files.items():
+        table = read_csv(io.BytesIO(head + b"\n" + b"".join(body for _, body in group)))
+        index = [i for i, body in group for _ in range(body.count(b"\n"))]
+        numbers = [c for c in map(str, table) if c.startswith(("f_", "preference_")) or c in ("run", "seed")]
+        if len(index) == len(table) and all(table[c].dtype.kind in "iufb" for c in numbers):
+            yield index, table
+            continue
+        for i, _ in group:  # a damaged file is named
+            alone = folders[i].final()
+            yield [i] * len(alone), alone
+
+
+def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns the settings by which jobs differ, in order; those of a part have two values among jobs with
+    this part, so that what goes with the choice of a method is left out.
+    """
+    values: dict[str, dict[Any, set[str]]] = {}
+    for one in settings:
+        for key, value in one.items():
+            part = one.get(key.partition(".")[0]) if "." in key else None
+            values.setdefault(key, {}).setdefault(part, set()).add(repr(value))
+    return [k for k, found in values.items() if k != "job" and any(len(v) > 1 for v in found.values())]
+
+
+def _full(key: str, known: Collection[str]) -> str:
+    """The whole name of a setting, of which the last part may be given where no two settings share it."""
+    found = [name for name in known if name == key or name.rpartition(".")[2] == key]
+    if key in known or len(found) == 1:
+        return key if key in known else found[0]
+    if found:
+        raise ConfigError(f"{key!r} is short for {' and '.join(sorted(found))}; write one of them.")
+    ends = {name.rpartition(".")[2] for name in known}
+    raise ConfigError(f"No job has the setting {key!r}.{suggest(key, [*known, *ends])}")
+
+
+def _term(word: str) -> tuple[str, list[str]]:
+    key, equal, values = word.partition("=")
+    if not equal or not key or not values:
+        raise ConfigError(
+            f"{word!r} is no part of a query; write KEY=VALUE, such as problem=zdt2 or algorithm=epo,ferero."
+        )
+    return key.lstrip("+"), values.strip("[]").split(",")
+
+
+def _fits(value: Any, wanted: Sequence[str]) -> bool:
+    """Compares as text, and as numbers where both are: 0.10 is 0.1."""
+    if value is None:
+        return "null" in wanted
+    return any(fnmatch.fnmatchcase(str(value), text) or _number(value) == _number(text) for text in wanted)
+
+
+def _number(value: Any) -> Any:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return object()  # equal to nothing
+
+
+def _settings(folder: JobFolder) -> dict[str, Any]:
+    """The settings of a job as its identity has them, or its configuration while it has none."""
+    problem, _, rest = folder.key.partition("-")
+    found: dict[str, Any] = {"job": folder.key, "problem": problem, "algorithm": rest.rpartition("-")[0]}
+    try:
+        identity = _identity(folder)
+        flat = dict(_flat(identity))
+        parts = {part: _name(part, identity[part]) for part in PARTS}
+    except (FileNotFoundError, StoreError, KeyError, TypeError, AttributeError):
+        return found  # of a job that has just begun; of a damaged one, its reader says what is wrong
+    title = identity["problem"].get("title")  # functions or networks of one's own
+    named = {key: name for key, name in parts.items() if name} | ({"problem": title} if title else {})
+    return found | named | flat
+
+
+def _identity(folder: JobFolder) -> dict[str, Any]:
+    try:
+        identity: dict[str, Any] = read_json(folder.path / "meta.json")["identity"]
+    except FileNotFoundError:
+        config = folder.config()
+        identity = {key: config[key] for key in (*PARTS, "steps", "dtype")}
+        for part in PARTS:
+            target = str(identity[part].pop("_target_"))
+            identity[part]["class"] = target.rpartition(".")[2]
+    return identity
+
+
+def _flat(node: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in node.items():
+        if key in NOT_SETTINGS or key == "class":
+            continue
+        if isinstance(value, dict):
+            yield from _flat(value, f"{where}{key}.")
+        else:
+            yield f"{where}{key}", value
+
+
+def _name(group: str, node: Mapping[str, Any]) -> str:
+    """The name of a part on the command line; where several have its class, one that sets these values."""
+    cls = str(node["class"])
+    names = _names(group).get(cls, [])
+    fitting = [name for name in names if len(names) == 1 or _sets(group, name, node)]
+    plain = [name for name in names if name.replace("_", "") == cls.lower()]
+    return ([name for name in plain if name in fitting] or fitting or plain or [""])[0]
+
+
+def _sets(group: str, name: str, node: Mapping[str, Any]) -> bool:
+    """Tells whether the file of a name sets the values that a part has; its step size is anybody's choice."""
+    values = _file(group, name).items()
+    return all(
+        node.get(k) == v for k, v in values if k not in ("_target_", "step_size") and "$" not in str(v)
+    )
+
+
+@functools.cache
+def _file(group: str, name: str) -> dict[str, Any]:
+    return dict(yaml.safe_load((conf_dir() / group / f"{name}.yaml").read_text()) or {})
+
+
+@functools.cache
+def _names(group: str) -> dict[str, list[str]]:
+    """The files of conf/GROUP by the class that they name."""
+    found: dict[str, list[str]] = {}
+    for name in choices(group):
+        target = re.search(
+            r"^_target_: (\S+)", (conf_dir() / group / f"{name}.yaml").read_text(), re.MULTILINE
+        )
+        if target is not None:
+            found.setdefault(target[1].rpartition(".")[2], []).append(name)
+    return found

@@ -1,0 +1,180 @@
+"""Rows in a table: means over seeds with their intervals, and how many runs were lost."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mobench.artifacts.rows import RunCount
+from mobench.artifacts.statistics import LEVEL, Mean
+from mobench.artifacts.tables import latex, markdown, spread
+from mobench.errors import ConfigError, suggest
+from mobench.jobs.store import columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DEFAULT_GROUPS = ("problem", "algorithm")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A table of groups of runs.
+
+    Attributes:
+        frame: a row for each group: its keys, `runs` ("7 of 9" finished), and for each column its mean, and
+            the ends of the interval as "<column> low" and "<column> high" (NaN of a single seed).
+        by: the columns that name the groups. columns: those that are averaged.
+        notes: what a reader of the table must know.
+    """
+
+    frame: pd.DataFrame
+    by: tuple[str, ...]
+    columns: tuple[str, ...]
+    largest: tuple[str, ...]
+    notes: tuple[str, ...]
+    several: bool  # whether preferences are averaged
+
+    @property
+    def _averaged(self) -> set[str]:
+        """Objectives of which no mean is best: averaged over preferences, they say nothing of a front."""
+        return {name for name in self.columns if self.several and name.startswith("f_")}
+
+    def _cells(self) -> tuple[pd.DataFrame, set[tuple[int, str]]]:
+        import pandas as pd
+
+        shown: dict[str, list[str]] = {key: [str(v) for v in self.frame[key]] for key in self.by}
+        shown["runs"] = [str(count) for count in self.frame["runs"]]
+        bold = set()
+        whole = np.array([count.finished == count.planned for count in self.frame["runs"]])
+        for name in self.columns:
+            means = self.frame[name].to_numpy(dtype=float)
+            half = (self.frame[f"{name} high"] - self.frame[name]).to_numpy(dtype=float)
+            shown[name] = [spread(m, h) for m, h in zip(means, half, strict=True)]
+            if name in self._averaged:
+                continue
+            compared = np.where(
+                whole & np.isfinite(means), means if name not in self.largest else -means, np.inf
+            )
+            if np.isfinite(compared).sum() > 1:
+                bold.add((int(np.argmin(compared)), name))
+        return pd.DataFrame(shown), bold
+
+    def markdown(self) -> str:
+        """The table as Markdown, with its notes."""
+        return markdown(*self._cells()) + "".join(f"\n{note}\n" for note in self.notes)
+
+    def latex(self) -> str:
+        """The table as LaTeX (booktabs, array), with its notes as comments."""
+        return "".join(f"% {note}\n" for note in self.notes) + latex(*self._cells())
+
+    def __str__(self) -> str:
+        """The table as Markdown; notebooks show it as a table."""
+        return self.markdown()
+
+    _repr_markdown_ = markdown
+
+
+def table(
+    rows: pd.DataFrame,
+    by: str | Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
+    *,
+    largest: Collection[str] = (),
+    reference: Sequence[float] | None = None,
+) -> Summary:
+    """Summarises rows: for each group the mean over seeds with Student's 95 % interval, and its lost runs.
+
+        print(mobench.table(rows, by="algorithm"))
+        mobench.table(rows, by="algorithm", columns=["f_1", "accuracy"], largest=["accuracy"]).latex()
+
+    A seed's value is the mean of its finished runs in the group, so preferences are averaged first, unless
+    they are among `by`. Runs that were lost are left out and counted; a group with lost runs is never bold,
+    since its mean is over other runs than those of its neighbours.
+
+    Args:
+        rows: what `mobench.run` or `mobench.rows` returned, or some of it.
+        by: columns whose values name the groups; default: problem and algorithm, where rows have them.
+        columns: what is averaged; default: f_1, f_2, ...
+        largest: columns whose largest mean is bold; of the others it is the smallest one.
+        reference: a point in objective space: then there is a column hypervolume, of the finished runs of
+            each seed in the group, whose largest mean is bold.
+
+    Raises:
+        ConfigError: a column that rows do not have, or that has no numbers.
+    """
+    import pandas as pd
+
+    groups = [by] if isinstance(by, str) else list(by or (k for k in DEFAULT_GROUPS if k in rows))
+    named = [columns] if isinstance(columns, str) else list(columns or _objectives(rows))
+    if not groups:
+        raise ConfigError('by= names the groups of the table, such as by="output" or by="preference_1".')
+    for name in (*groups, *named, *largest):
+        if name not in rows:
+            raise ConfigError(f"rows have no column {name!r}.{suggest(name, list(map(str, rows)))}")
+    for name in named:
+        if rows[name].dtype.kind not in "iufb":
+            raise ConfigError(f"The column {name!r} has no numbers, so it has no mean.")
+    lines = []
+    point = None if reference is None else [float(v) for v in reference]
+    several = bool(rows.groupby([*groups, "seed"], dropna=False).size().max() > 1)
+    for keys, group in rows.groupby(groups, sort=False, dropna=False):
+        line: dict[str, Any] = dict(zip(groups, keys, strict=True))
+        done = group[group["status"] == "done"]
+        line["runs"] = RunCount(len(done), len(group))
+        for name in named:
+            finite = done[np.isfinite(done[name].to_numpy(dtype=float))]
+            mean = Mean(finite.groupby("seed")[name].mean().to_numpy(dtype=float))
+            line |= _cells(name, mean)
+        if point is not None:
+            line |= _cells("hypervolume", Mean(_hypervolumes(group, point)))
+        lines.append(line)
+    shown = (*named, *(["hypervolume"] if point is not None else []))
+    notes = _notes(rows, groups, lines, several)
+    best = (*largest, "hypervolume")
+    return Summary(pd.DataFrame(lines), tuple(groups), shown, best, notes, several)
+
+
+def _cells(name: str, mean: Mean) -> dict[str, float]:
+    return {name: mean.mean, f"{name} low": mean.low, f"{name} high": mean.high}
+
+
+def _hypervolumes(group: pd.DataFrame, point: Sequence[float]) -> np.ndarray:
+    """The hypervolume of each seed of a group, (S,); lost runs add nothing to it."""
+    from mobench.metrics.hypervolume import hypervolume
+
+    good = group["status"] == "done"
+    ends = [own.loc[good, _objectives(group)].to_numpy(dtype=float) for _, own in group.groupby("seed")]
+    return np.array([hypervolume(F[np.isfinite(F).all(1)], point) for F in ends])
+
+
+def _objectives(rows: pd.DataFrame) -> list[str]:
+    return columns(rows, "f_")
+
+
+def _notes(
+    rows: pd.DataFrame, groups: Sequence[str], lines: Sequence[dict[str, Any]], several: bool
+) -> tuple[str, ...]:
+    """Says what the numbers are, which groups lost runs, and over what else than seeds a mean is taken."""
+    first = "; the runs of a seed are averaged first" if several else ""
+    notes = [f"Mean ± half of Student's {100 * LEVEL:.0f} % interval over seeds{first}."]
+    counts = {", ".join(str(line[k]) for k in groups): line["runs"] for line in lines}
+    lost = [f"{name} {n.planned - n.finished} of {n.planned}" for name, n in counts.items() if n.short]
+    if lost:
+        notes.append(
+            f"Lost runs, over which no mean is taken: {'; '.join(lost)}. These groups are never bold."
+        )
+    settings = [
+        c for c in map(str, rows) if c in ("problem", "algorithm", "oracle", "output", "steps") or "." in c
+    ]
+    mixed = [c for c in settings if c not in groups and _varies(rows, groups, c)]
+    if mixed:
+        notes.append(f"The means are also over {', '.join(mixed)}; add what should be told apart to by=.")
+    return tuple(notes)
+
+
+def _varies(rows: pd.DataFrame, groups: Sequence[str], column: str) -> bool:
+    return bool((rows.groupby(list(groups), dropna=False)[column].nunique() > 1).any())

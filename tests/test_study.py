@@ -1,0 +1,282 @@
+"""Rows of one's own: collected with their settings, summarised, drawn, and one of them chosen."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+
+import mobench
+from mobench.cli import status
+from mobench.errors import ConfigError, PreferenceError, StoreError
+from mobench.jobs.store import JobFolder
+
+N = 401
+
+
+def front(f_1: np.ndarray, f_2: np.ndarray) -> pd.DataFrame:
+    """Finished runs with these ends, in another order than along the front."""
+    rows = pd.DataFrame({"run": range(len(f_1)), "seed": 0, "f_1": f_1, "f_2": f_2, "status": "done"})
+    return rows.sample(frac=1.0, random_state=0)
+
+
+def ends(row: pd.DataFrame) -> tuple[float, float]:
+    assert len(row) == 1
+    return float(row["f_1"].iloc[0]), float(row["f_2"].iloc[0])
+
+
+def test_pseudo_weights_of_a_straight_front() -> None:
+    """On f_1 + f_2 = 1 the pseudo-weights are (1 - f_1, f_1), in any units."""
+    x = np.linspace(0, 1, N)
+    for w in (0.1, 0.35, 0.5, 0.9):
+        found = ends(mobench.choose(front(5 + 3 * x, 100 * (1 - x)), weights=[2 * w, 2 - 2 * w]))
+        assert found == pytest.approx((5 + 3 * (1 - w), 100 * w), abs=0.3)
+
+
+def test_the_compromise_has_equal_weighted_distances() -> None:
+    """On f_2 = (1 - f_1)^2 with w = (4/7, 3/7), 4 f_1 = 3 (1 - f_1)^2 holds at f_1 = (5 - 4) / 3."""
+    x = np.linspace(0, 1, N)
+    chosen = mobench.choose(front(x, (1 - x) ** 2), "compromise", weights=[4.0, 3.0])
+    assert ends(chosen) == pytest.approx((1 / 3, 4 / 9), abs=2 / N)
+
+
+def test_the_knee_is_farthest_below_the_line_between_the_ends() -> None:
+    """On f_2 = (1 - f_1)^3 the slope is -1 at f_1 = 1 - 3^-1/2; stretching the axes changes nothing."""
+    x = np.linspace(0, 1, N)
+    best = 1 - 3**-0.5
+    chosen = ends(mobench.choose(front(10 * x, 2 + 0.1 * (1 - x) ** 3), "knee"))
+    assert chosen == pytest.approx((10 * best, 2 + 0.1 * (1 - best) ** 3), abs=10 / N)
+
+
+def test_bounds_leave_the_best_of_the_rest() -> None:
+    x = np.linspace(0, 1, 11)
+    rows = front(x, 1 - x)
+    assert ends(mobench.choose(rows, bounds={"f_2": 0.25})) == pytest.approx((0.8, 0.2))
+    assert ends(mobench.choose(rows, "knee", bounds={"f_1": 0.05}))[0] == pytest.approx(0.0)
+    with pytest.raises(ConfigError, match=r"No run has f_2 <= -1; the smallest is 0"):
+        mobench.choose(rows, bounds={"f_2": -1.0})
+    with pytest.raises(ConfigError, match="objectives without a bound: none"):
+        mobench.choose(rows, bounds={"f_1": 1, "f_2": 1})
+
+
+def test_the_choices_are_those_of_pymoo() -> None:
+    """Random points of three objectives, of which pymoo is handed those that no other dominates."""
+    pymoo = pytest.importorskip("pymoo.mcdm.pseudo_weights")
+    from pymoo.decomposition.asf import ASF
+    from pymoo.util.nds.non_dominated_sorting import NonDominatedSorting
+
+    rng = np.random.default_rng(0)
+    for w in rng.dirichlet([2.0, 2.0, 2.0], 20):
+        F = rng.random((60, 3)) * [1, 10, 100]
+        rows = pd.DataFrame({f"f_{m + 1}": F[:, m] for m in range(3)}).assign(status="done", run=range(60))
+        good = np.sort(NonDominatedSorting().do(F, only_non_dominated_front=True))
+        expected = good[pymoo.PseudoWeights(w).do(F[good])]
+        assert mobench.choose(rows, weights=w)["run"].item() == expected
+        scaled = (F[good] - F[good].min(0)) / np.ptp(F[good], axis=0)
+        expected = good[ASF().do(scaled, 1 / w).argmin()]
+        assert mobench.choose(rows, "compromise", weights=w)["run"].item() == expected
+
+
+def test_lost_and_dominated_runs_are_never_chosen() -> None:
+    rows = pd.DataFrame(
+        {"f_1": [0.0, 1.0, 0.5, np.inf, 0.1], "f_2": [1.0, 0.0, 0.5, 0.0, 0.1], "run": range(5)}
+    )
+    rows["status"] = ["done", "done", "done", "diverged", "diverged"]
+    assert mobench.choose(rows, "knee")["run"].item() in (0, 1, 2)
+    rows.loc[4, "status"] = "done"
+    assert mobench.choose(rows, weights=[1, 1])["run"].item() == 4  # it dominates the one in the middle
+    with pytest.raises(ConfigError, match="finished run"):
+        mobench.choose(rows[rows["run"] == 3], "knee")
+    with pytest.raises(ConfigError, match="Did you mean 'knee'"):
+        mobench.choose(rows, "kneee")
+    with pytest.raises(PreferenceError, match="2 positive numbers"):
+        mobench.choose(rows, weights=[1, 0])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five jobs of two problems and two methods."""
+    root = tmp_path_factory.mktemp("study")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MOBENCH_OUTPUTS", str(root))
+        common = {"preferences": 3, "seeds": [0, 1, 2], "steps": 20, "logger": "local", "progress": False}
+        for step in (0.05, 0.1):
+            for problem in ("vlmop2", "zdt2"):
+                mobench.run(problem=problem, algorithm="ls", **{"algorithm.step_size": step}, **common)
+        mobench.run(problem="vlmop2", algorithm="epo", **common)
+    return root
+
+
+@pytest.fixture
+def outputs(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(place))
+    return place
+
+
+def test_rows_of_many_jobs_have_the_settings_that_differ(outputs: Path) -> None:
+    rows = mobench.rows()
+    assert list(rows)[:4] == ["job", "problem", "algorithm", "algorithm.step_size"]
+    assert len(rows) == 5 * 9
+    assert not any(name.startswith(("oracle", "record", "steps")) for name in rows)  # all jobs have these
+    assert set(rows["algorithm"]) == {"ls", "epo"}
+    part = mobench.rows("problem=vlmop2", "step_size=0.10,0.3", "algorithm=ls")
+    assert part["job"].nunique() == 1
+    assert "algorithm" in part
+    pd.testing.assert_frame_equal(
+        part[list(mobench.load(part).final)], mobench.load(part["job"].iloc[0]).final, check_exact=True
+    )
+    assert mobench.rows("job=zdt2-*")["job"].nunique() == 2
+    assert mobench.rows("problem=zdt2", "algorithm=epo").empty
+    with pytest.raises(ConfigError, match=r"no part of a query; write KEY=VALUE"):
+        mobench.rows("zdt2")
+    with pytest.raises(ConfigError, match=r"setting 'step_sise'. Did you mean 'step_size'"):
+        mobench.rows("step_sise=0.1")
+    with pytest.raises(StoreError, match="are of 5 jobs"):
+        mobench.load(rows)
+
+
+def test_functions_of_a_file_that_was_edited_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python finds other lines there, such as an open bracket, or none."""
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    path = tmp_path / "edited.py"
+    path.write_text("\nx = lambda (\n")
+    scope: dict[str, Any] = {}
+    exec(compile("\nf = lambda x: x.square()", str(path), "exec"), scope)
+    problem = mobench.objectives(scope["f"], dim=2)
+    assert len(mobench.run(problem=problem, algorithm="mgda", preferences=1, steps=2, progress=False)) == 1
+
+
+def test_rows_that_come_with_mobench() -> None:
+    rows = mobench.rows("problem=multi_mnist*", "algorithm=epo,ferero*", kept=True)
+    assert "epo" in set(rows["algorithm"])
+    assert all(name.startswith(("epo", "ferero")) for name in rows["algorithm"])
+    assert {"f_1", "test_accuracy_1", "job"} <= set(rows)
+
+
+def test_unfinished_jobs_are_counted_and_damaged_ones_named(
+    outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(outputs / "runs", tmp_path / "runs")
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    first, second, *_ = sorted((tmp_path / "runs").iterdir())
+    (first / "status.json").write_text('{"status": "running"}')
+    (second / "final.csv").write_text((second / "final.csv").read_text().replace("done", "dome"))
+    with pytest.warns(UserWarning, match=r"left out: 1 done, 1 running; see `mobench status`"):
+        assert mobench.rows()["job"].nunique() == 3
+
+
+def test_jobs_are_deleted_after_a_yes(
+    outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(outputs / "runs", tmp_path / "runs")
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    words = ["--delete", "problem=zdt2", "step_size=0.05"]
+    left = lambda: len(list((tmp_path / "runs").iterdir()))  # noqa: E731
+    assert status.main(words) == 2
+    assert "no terminal to ask; add --yes" in capsys.readouterr().err
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    for answer, kept in (("", 5), ("n", 5), ("y", 4)):
+        monkeypatch.setattr("builtins.input", lambda question, said=answer: said)
+        assert status.main(words) == 0
+        assert left() == kept
+    out = capsys.readouterr().out
+    assert "done     zdt2-ls-" in out
+    assert re.search(r"1 job, 0\.\d MB in ", out)
+    assert status.main(["--delete", "problem=zdt3", "--yes"]) == 0
+    assert "No job fits" in capsys.readouterr().out
+    # one that has not finished is known by its configuration, and one that is running stays
+    (stopped,) = (tmp_path / "runs").glob("vlmop2-epo-*")
+    (stopped / "meta.json").unlink()
+    (stopped / "status.json").unlink()
+    with JobFolder(stopped).locked():
+        assert status.main(["--delete", "algorithm=epo", "steps=20", "--yes"]) == 1
+        assert "Another process is running this job" in capsys.readouterr().err
+    assert status.main(["--delete", "algorithm=epo", "steps=20", "--yes"]) == 0
+    assert left() == 3
+    with pytest.raises(SystemExit):
+        status.main(["--delete"])
+
+
+def test_a_table_has_means_with_intervals_and_counts_lost_runs() -> None:
+    """Student's t with two degrees of freedom: 4.303; the mean of a seed is that of its preferences."""
+    values = {"good": [[1.0, 3.0], [3.0, 5.0], [5.0, 7.0]], "bad": [[1.0, 1.0], [1.0, np.inf], [1.0, 1.0]]}
+    rows = pd.DataFrame(
+        {
+            "algorithm": name,
+            "seed": s,
+            "preference_1": p,
+            "f_1": v,
+            "f_2": 1.0,
+            "algorithm.x": s,
+            "status": "done" if np.isfinite(v) else "diverged",
+        }
+        for name, seeds in values.items()
+        for s, pair in enumerate(seeds)
+        for p, v in enumerate(pair)
+    )
+    found = mobench.table(rows, by="algorithm", columns="f_1")
+    good = found.frame.set_index("algorithm").loc["good"]
+    half = 4.302652729911275 * 2.0 / np.sqrt(3)
+    assert (good["f_1"], good["f_1 low"], good["f_1 high"]) == pytest.approx((4.0, 4 - half, 4 + half))
+    text = found.markdown()
+    assert "| good | 6 of 6 | 4.0 ± 5.0 |" in text
+    assert "| bad | 5 of 6 | 1.00 |" in text
+    assert "**" not in text  # one group is left, which has nothing to be compared with
+    assert "Lost runs, over which no mean is taken: bad 1 of 6." in text
+    assert "The means are also over algorithm.x" in text
+    both = mobench.table(rows, by="preference_1", columns=["f_2"])
+    assert r"\textbf" not in mobench.table(rows[rows["algorithm"] == "good"], by="algorithm").latex()
+    assert r"\toprule" in both.latex()
+    done = rows[rows["status"] == "done"].rename(columns={"f_1": "loss"})
+    assert "| **1.00** |" in mobench.table(done, by="algorithm", columns="loss").markdown()
+    assert "| **4.0 ± 5.0** |" in mobench.table(done, columns="loss", largest=["loss"]).markdown()
+    with pytest.raises(ConfigError, match="no column 'f_3'"):
+        mobench.table(rows, by="algorithm", columns="f_3")
+
+
+def test_a_table_has_hypervolumes_of_seeds() -> None:
+    """Of the box below (1, 1), 3/4 with the points of one seed and 1/4 with those of the other."""
+    ends = {0: [(0.5, 0.0), (0.0, 0.5)], 1: [(0.5, 0.5), (2.0, 0.0)]}  # 0.75 and 0.25
+    rows = pd.DataFrame(
+        {"algorithm": "a", "seed": s, "preference_1": p, "f_1": f, "f_2": g, "status": "done"}
+        for s, pair in ends.items()
+        for p, (f, g) in enumerate(pair)
+    )
+    found = mobench.table(rows, reference=[1.0, 1.0])
+    assert found.frame["hypervolume"].item() == pytest.approx(0.5)
+    assert "| 2.0 ± 0" not in found.markdown()
+    lost = rows.assign(status=["diverged", "done", "done", "done"])
+    assert mobench.table(lost, reference=[1.0, 1.0]).frame["hypervolume"].item() == pytest.approx(0.375)
+    two = pd.concat([rows, lost.assign(algorithm="b", f_1=0.9, status="done")])
+    text = mobench.table(two, reference=[1.0, 1.0]).markdown()
+    assert text.count("**") == 2  # means of f_1 over preferences say nothing of a front
+    assert "**0.5 ± 3.2**" in text
+
+
+def test_pictures_keep_the_look_and_the_backend_of_a_notebook(outputs: Path, tmp_path: Path) -> None:
+    rows = mobench.rows("problem=vlmop2")
+    before = dict.copy(mpl.rcParams)
+    curves = mobench.plot(rows, "step", "f_1", by="algorithm.step_size")
+    for figure, lines in ((mobench.plot(rows), 2), (curves, 27)):
+        figure.savefig(tmp_path / "figure.png", dpi=60)
+        (ax,) = figure.axes
+        assert len(ax.lines) == lines
+        assert len({line.get_color() for line in ax.lines}) == 2
+    history = mobench.load(rows["job"].iloc[0]).history
+    assert curves.axes[0].lines[0].get_ydata().tolist() == history.query("run == 0")["f_1"].tolist()
+    assert [text.get_text() for text in mobench.plot(rows).axes[0].get_legend().get_texts()] == [
+        "EPO",
+        "Linear weights",
+    ]
+    assert dict.copy(mpl.rcParams) == before
+    lost = rows.assign(status=["diverged", *["done"] * (len(rows) - 1)])
+    captions = [text.get_text() for text in mobench.plot(lost).texts]
+    assert captions == [f"1 of {len(rows)} runs were lost and are not drawn."]
+    with pytest.raises(ConfigError, match="no column 'f_7'"):
+        mobench.plot(rows, "f_7")
