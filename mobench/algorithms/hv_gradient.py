@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import moocore
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -48,14 +49,10 @@ def fronts(F: Float[np.ndarray, "K M"]) -> list[np.ndarray]:
     """Places of the points that no other dominates, then of those that remain, and so on; of equal points the
     first dominates the others.
     """
-    K = len(F)
-    below = (F[:, None] <= F[None]).all(2)
-    strict = (F[:, None] < F[None]).any(2) | np.triu(np.ones((K, K), dtype=bool), 1)
-    dominates = below & strict
-    left = np.arange(K)
+    left = np.arange(len(F))
     out = []
     while len(left):
-        first = ~dominates[np.ix_(left, left)].any(0)
+        first = moocore.is_nondominated(np.ascontiguousarray(F[left]))
         out.append(left[first])
         left = left[~first]
     return out

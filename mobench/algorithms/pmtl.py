@@ -22,7 +22,7 @@ from mobench.core.algorithm import Context, Info, Real, State, Weighting
 from mobench.core.preferences import ray
 from mobench.errors import ConfigError, choose
 from mobench.solvers import Solution, min_norm, reference
-from mobench.solvers.plane import plane_min_norm
+from mobench.solvers.sector import outside, sector_min_norm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,30 +83,28 @@ class PMTL(Weighting):
         return U / torch.linalg.vector_norm(U, dim=-1, keepdim=True)
 
     def init(self, ctx: Context) -> State:
-        W = self._references(ctx) - ray(ctx.prefs).unsqueeze(1)
-        # the preference itself may be among the references: its row is zero up to rounding and must never be
-        # active
-        W = torch.where(W.abs().amax(-1, keepdim=True) > 1e-9, W, 0.0)
-        eye = torch.eye(ctx.spec.M).to(W).expand(len(W), -1, -1)
-        R = len(W)
+        own = ray(ctx.prefs)
+        R = len(own)
         steps = self.phase1_steps
         if steps is None:  # whole steps; 0.29 * 100 is a little less than 29
             steps = math.floor(self.phase1 * ctx.steps + 1e-9)
         last = torch.full((R,), steps, dtype=torch.int64)
-        searching = torch.ones(R, dtype=torch.bool, device=W.device)
-        return {"W": W, "S": torch.cat([eye, W], dim=1), "phase1_steps": last, "searching": searching}
+        searching = torch.ones(R, dtype=torch.bool, device=own.device)
+        # all runs have the same rays, which are in memory once
+        rays = self._references(ctx).expand(R, -1, -1)
+        return {"rays": rays, "ray": own, "phase1_steps": last, "searching": searching}
 
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
         assert G is not None
-        W = state["W"]
         if t >= int(state["phase1_steps"][0]):
             return self._phase2(F, G, state)
-        # dividing by |F| > 0 does not change the sign
-        outside = ((W @ F.unsqueeze(-1)).squeeze(-1) > 0).any(-1)
-        searching = state["searching"] & outside if self.until_feasible else state["searching"]
-        w, residual, failed = self._min_norm(W, G, F, state)
+        searching = state["searching"]
+        if self.until_feasible:
+            # dividing by |F| > 0 does not change the sign
+            searching = searching & outside(state["rays"][0], state["ray"], F)
+        w, residual, failed = self._min_norm(F, G, state, objectives=False)
         state = {**state, "searching": searching}
         if not self.until_feasible or bool(searching.all()):
             return w, state, Info(residual, failed)
@@ -123,22 +121,16 @@ class PMTL(Weighting):
     def _phase2(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"], state: State
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
-        w, residual, failed = self._min_norm(state["S"], G, F, state)
+        w, residual, failed = self._min_norm(F, G, state, objectives=True)
         if self.normalize:
             w = w / w.abs().sum(-1, keepdim=True).clamp_min(1e-300)
         return w, state, Info(residual, failed)
 
     def _min_norm(
-        self, rows: Float[Tensor, "R n M"], G: Float[Tensor, "R M M"], F: Float[Tensor, "R M"], state: State
+        self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"], state: State, objectives: bool
     ) -> Solution:
-        """Weights of the objectives at the min-norm point of rows J;
-        the sectors' rows count where F is outside of them.
+        """Weights of the objectives at the min-norm point of the rows W_j J where F is outside of the sector,
+        and of the gradients.
         """
-        W = state["W"]
-        if F.shape[-1] == 2 and self.subproblem == "exact":
-            return plane_min_norm(rows, G, F, len(W[0]))
-        active = (W @ F.unsqueeze(-1)).squeeze(-1) > 0
-        active = torch.nn.functional.pad(active, (rows.shape[1] - W.shape[1], 0), value=True)
-        gram = rows @ G @ rows.mT
-        s, residual, failed = (min_norm if self.subproblem == "exact" else reference.min_norm)(gram, active)
-        return Solution((s.unsqueeze(1) @ rows).squeeze(1), residual, failed)
+        solver = min_norm if self.subproblem == "exact" else reference.min_norm
+        return sector_min_norm(state["rays"][0], state["ray"], G, F, objectives, solver)

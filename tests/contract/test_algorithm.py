@@ -207,7 +207,8 @@ def test_a_checkpoint_continues_to_the_bit(method: str, tmp_path: Path) -> None:
         assert torch.equal(loaded["theta"], xs[:, pause])
         for where, value in cases.tensors(loaded):
             assert len(value) == 4, f"{where} has shape {tuple(value.shape)}"
-            assert value.untyped_storage().nbytes() == value.nbytes, f"{where} drags its neighbours along"
+            # less where runs share what is the same for all
+            assert value.untyped_storage().nbytes() <= value.nbytes, f"{where} drags its neighbours along"
         oracle, algorithm, runs = parts()
         cases.equal(through, loop.advance(oracle, algorithm, rules, loaded, steps))
 
