@@ -33,7 +33,7 @@ PROCESS = {"git_sha", "git_dirty", "files", "versions", "device", "steps"}
 
 def origin(job: Job) -> dict[str, Any]:
     """Returns what a checkpoint says of its job."""
-    return {"format": FORMAT, "key": job.key, "dtype": job.config["dtype"], "steps": job.steps}
+    return {"format": FORMAT, "key": job.key, "dtype": job.config.dtype, "steps": job.steps}
 
 
 def check(saved: Any, training: Training) -> None:

@@ -182,12 +182,12 @@ def columns(
     oracle = job.joined
     M = oracle.spec.M
     # a transformed value is no objective
-    evaluate = job.config["record"]["evaluate"] or job.algorithm.transforms
+    evaluate = job.config.record.evaluate or job.algorithm.transforms
     values = oracle.exact(theta) if evaluate else seen
-    own = bool(job.config["record"]["measures"])
+    own = job.config.record.measures
     columns = _measured("last", job, theta, values, point, own)
     columns |= {f"last/{name}": column for name, column in job.algorithm.report(values[:, :M], alg).items()}
-    if job.config["record"]["evaluate"] and oracle.ideal is not None:
+    if job.config.record.evaluate and oracle.ideal is not None:
         columns["last/tchebycheff_seen"] = _tchebycheff(job, seen)
     for name, average in averages.items():
         columns |= _measured(name, job, average, oracle.exact(average))
