@@ -258,7 +258,7 @@ class Training:
             "devices": self.clock.by_device(device_name(self.job.device)),
             "processes": self.processes(),
             "clock": self.clock.recorded,
-            "history": self.recorder.state(),
+            "history": self.recorder.state(self.job),
         }
 
     def save(self) -> None:
@@ -276,7 +276,7 @@ class Training:
         self.clock.before = saved.get("seconds_wall", saved["seconds"])
         self.clock.devices = dict(saved["devices"])
         self.clock.recorded = list(saved["clock"])
-        self.recorder.load(saved["history"])
+        self.recorder.load(self.job, saved["history"])
         self.before = saved["processes"]
         self.taken = self._taken()
         self.resumed = True
