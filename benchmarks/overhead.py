@@ -173,9 +173,9 @@ def _checkpoints(line: tuple[str, ...], rounds: int, root: Path) -> tuple[int, S
     stack: list[float] = []
     state = record.Recorder.state
 
-    def timed_state(self: record.Recorder) -> dict[str, Any]:
+    def timed_state(self: record.Recorder, job: Any) -> dict[str, Any]:
         tick = time.perf_counter()
-        found = state(self)
+        found = state(self, job)
         stack.append(time.perf_counter() - tick)
         return found
 

@@ -215,7 +215,7 @@ def trained(config: dict[str, Any], folder: Path, moved: int | None = None) -> T
     numbers.
     """
     job = make_job(config)
-    job = job.on("cuda:0" if job.config["hardware"]["device"] == "cuda" else "cpu")
+    job = job.on("cuda:0" if job.config.hardware.device == "cuda" else "cpu")
     if moved is not None:
         initial = job.joined.initial
         draw = torch.Generator().manual_seed(moved)

@@ -862,7 +862,7 @@ def test_identity_of_a_job(config_of: Callable[..., dict[str, Any]], tmp_path: P
     assert len({own, *map(folder, changes)}) == 1 + len(changes)
     job = make_job(config_of(*SMOKE, "algorithm=ls"))
     assert not {"data_root", "execution"} & set(identity(job)["problem"])
-    assert job.config["problem"]["execution"] == "auto"  # still in the folder's config.yaml
+    assert job.config.plain["problem"]["execution"] == "auto"  # still in the folder's config.yaml
 
 
 @pytest.mark.parametrize("name", ["ferero_stochastic", "ferero_public_code", "pmtl"])

@@ -1292,7 +1292,7 @@ def test_a_loader_leaves_out_its_last_batch() -> None:
         order = generator(1, problem="network", use="epoch", epoch=t // 2).permutation(65)
         expected = order[32 * (t % 2) : 32 * (t % 2) + 32]
         np.testing.assert_array_equal(oracle.batch(t).chosen[1].numpy(), expected)
-    assert job.config["record"]["every"] == 2
+    assert job.config.record.every == 2
     check_rows(problem)
     keeps = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
     assert problem.code() != mobench.networks(normed, squares, keeps).code()

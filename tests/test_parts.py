@@ -66,7 +66,7 @@ def test_seeds_that_were_run_are_not_run_again(tmp_path: Path, monkeypatch: pyte
     trained = []
     train = module.train
     monkeypatch.setattr(
-        module, "train", lambda job, *rest: trained.append(job.config["seeds"]) or train(job, *rest)
+        module, "train", lambda job, *rest: trained.append(job.config.seeds) or train(job, *rest)
     )
     chosen = ("algorithm=ls",)
     run_job(job(*chosen, "seeds=[0,1]", "hardware.split=2"), tmp_path)
@@ -113,7 +113,7 @@ def test_a_part_that_fails_is_named_and_the_others_are_kept(
     train = module.train
 
     def fails(job: Any, *rest: Any) -> Any:
-        if job.config["seeds"] == [1]:
+        if job.config.seeds == [1]:
             raise RuntimeError("no more power")
         return train(job, *rest)
 
@@ -210,7 +210,7 @@ def test_an_interrupted_split_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
     trained: list[Any] = []
 
     def fails(some: Any, *rest: Any) -> Any:
-        trained.append(some.config["hardware"]["part"])
+        trained.append(some.config.hardware.part)
         if trained[-1] == [1, 3] and trained.count([1, 3]) == 1:
             raise RuntimeError("no more power")
         return train(some, *rest)

@@ -17,11 +17,13 @@ from mobench.core import Algorithm, Problem, Runs, Weighting
 from mobench.core.algorithm import Info
 from mobench.core.preferences import spread
 from mobench.jobs import rehearsal
+from mobench.jobs.config import JobConfig
 from mobench.jobs.failures import advice_for
 from mobench.jobs.job import Job
 from mobench.jobs.rehearsal import RehearsalError, rehearse
 from mobench.jobs.run import run_job
 from tests.conftest import Run
+from tests.test_runner import composed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,12 +165,7 @@ def job_of(
         group: {"_target_": f"{type(part).__module__}.{type(part).__qualname__}"}
         for group, part in (("problem", problem), ("algorithm", algorithm))
     }
-    config = {
-        **nodes,
-        "oracle": {"_target_": "mobench.oracles.Exact"},
-        "record": {"measures": True},
-        "space": {},
-    }
+    config = JobConfig.read(composed() | nodes | {"oracle": {"_target_": "mobench.oracles.Exact"}})
     runs = Runs.product(spread(U, problem.n_objectives), seeds)
     made: dict[str, Any] = {"steps": 10, "dtype": torch.float64, "device": torch.device("cpu")} | options
     return Job(config, problem, algorithm, runs, **made)

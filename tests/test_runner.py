@@ -240,6 +240,28 @@ def test_sigkill(mobench: Run, resumed_at: list[tuple[int, bool]], tmp_path: Pat
     same_rows(result.job, mobench(*arguments, *BASE, root=tmp_path / "undisturbed").job)
 
 
+def recorded(rows: pd.DataFrame, name: str, kind: torch.dtype) -> torch.Tensor:
+    return torch.from_numpy(rows.filter(regex=f"^{name}_").to_numpy(copy=True)).to(kind)
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float32])
+def test_columns_that_follow_from_values_are_those_of_every_step(mobench: Run, kind: torch.dtype) -> None:
+    """Whether they are computed at each step or for all of them: in the type of the values, bit for bit."""
+    job = ("algorithm=mgda", "preferences=3", "steps=9", f"dtype={kind}".replace("torch.", ""))
+    done = mobench(*job, "logger=local").job
+    rows = done.history()
+    w = recorded(done.final(), "preference", kind).repeat(10, 1)
+    assert (w * recorded(rows, "f", kind)).amax(1).double().tolist() == rows["tchebycheff"].tolist()
+    assert list(rows)[-3:] == ["f_2", "tchebycheff", "direction_square"]
+
+
+def test_the_violation_of_every_step_is_that_of_its_values(mobench: Run) -> None:
+    job = ("problem=constrained_gaussian", "algorithm=csmoo2", "preferences=3", "steps=9", "logger=local")
+    rows = mobench(*job).job.history()
+    expected = recorded(rows, "g", torch.float64).amax(1).clamp_min(0.0)
+    assert expected.tolist() == rows["violation"].tolist()
+
+
 def test_killed_while_a_checkpoint_is_written(
     mobench: Run, monkeypatch: pytest.MonkeyPatch, resumed_at: list[tuple[int, bool]], tmp_path: Path
 ) -> None:

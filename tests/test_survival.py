@@ -808,17 +808,15 @@ def test_job_is_the_same_on_every_device() -> None:
 def test_parallel_jobs_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 16)
-    free = {"hardware": {"threads": None}}
-    fixed = {"hardware": {"threads": 3}}
-    assert threads(free) == 16
+    assert threads(None) == 16
     monkeypatch.setenv(workers.PARALLEL, "4")
-    assert threads(free) == 4
-    assert threads(fixed) == 3
+    assert threads(None) == 4
+    assert threads(3) == 3
     monkeypatch.setenv(workers.PARALLEL, "40")
-    assert threads(free) == 1
+    assert threads(None) == 1
     monkeypatch.delenv(workers.PARALLEL)
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "2")
-    assert threads(free) == 2
+    assert threads(None) == 2
 
 
 TARGETS = {

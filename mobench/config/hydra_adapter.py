@@ -15,8 +15,11 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+import pickle
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +36,7 @@ from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, OverrideType, ValueType
 from hydra.core.plugins import Plugins
 from hydra.errors import ConfigCompositionException, SearchPathException
 from hydra.plugins.sweeper import Sweeper
@@ -57,10 +60,19 @@ Sweep = Callable[[DictConfig, HydraContext, list[str]], Any]
 
 @dataclass(frozen=True)
 class Base:
-    """What the files of a choice compose: with Hydra's own node, and without it, which is copied faster."""
+    """What the files of a choice compose: with Hydra's own node, and without it.
+
+    The latter is kept as bytes: it is needed for every job, and reading those makes a new configuration in a
+    fifth of the time that a copy takes.
+    """
 
     whole: DictConfig
-    job: DictConfig
+    job: bytes
+
+    def new_job(self) -> DictConfig:
+        """Returns a configuration of its own, without Hydra's node."""
+        found: DictConfig = pickle.loads(self.job)  # noqa: S301  bytes that this process has written
+        return found
 
 
 class Loader(ConfigLoaderImpl):
@@ -103,7 +115,7 @@ class Loader(ConfigLoaderImpl):
         """Returns the configuration of one job, and Hydra's own node of its files, to be read only."""
         parsed = parsed_overrides(overrides)
         base, values = self._base(config_name, parsed, RunMode.RUN)
-        config = copy.deepcopy(base.job)
+        config = base.new_job()
         _set_values(config, values)
         return config, base.whole.hydra
 
@@ -129,14 +141,14 @@ class Loader(ConfigLoaderImpl):
             del job["hydra"]
         if len(_COMPOSED) >= MANY:
             _COMPOSED.clear()
-        _COMPOSED[key] = Base(whole, job)
+        _COMPOSED[key] = Base(whole, pickle.dumps(job))
         return _COMPOSED[key], values
 
     def _is_value(self, override: Override) -> bool:
         """Returns whether an override only sets or removes a value of the job."""
         if override.is_hydra_override() or override.is_sweep_override() or override.package is not None:
             return False
-        return not self.repository.group_exists(override.key_or_group)
+        return "." in override.key_or_group or not self.repository.group_exists(override.key_or_group)
 
     def _state(self, choices: Sequence[str]) -> tuple[Any, ...] | None:
         """Returns names, times and sizes of all files that may be read; None where they are not known."""
@@ -145,7 +157,8 @@ class Loader(ConfigLoaderImpl):
         items = self.get_search_path().get_path()
         places = [str(item.path) for item in items if item.provider not in ("hydra", "schema")]
         folders = [searchpath.folder(place) for place in [*places, *searchpath.named(choices)]]
-        return None if None in folders else tuple(_stamps(folder) for folder in folders if folder)
+        unread = frozenset() if any("experiment" in choice for choice in choices) else {"experiment"}
+        return None if None in folders else tuple(_stamps(folder, unread) for folder in folders if folder)
 
 
 _COMPOSED: dict[tuple[Any, ...], Base] = {}
@@ -153,14 +166,16 @@ MANY = 1000  # choices that are remembered; each takes about 100 kB
 OWN_NODES = {"hydra", "schema.yaml", "_dummy_empty_config_.yaml"}  # of Hydra's store, at the top
 
 
-def _stamps(folder: Path) -> tuple[tuple[str, int, int], ...]:
+def _stamps(folder: Path, unread: Collection[str]) -> tuple[tuple[str, int, int], ...]:
+    """Returns names, times and sizes of all files below a folder, but for some folders in it."""
     found = []
     places = [str(folder)]
     while places:
         with os.scandir(places.pop()) as entries:
             for entry in entries:
                 if entry.is_dir():
-                    places.append(entry.path)
+                    if entry.name not in unread:
+                        places.append(entry.path)
                 else:
                     stat = entry.stat()
                     found.append((entry.path, stat.st_mtime_ns, stat.st_size))
@@ -182,7 +197,42 @@ def parsed_overrides(overrides: Sequence[str]) -> list[Override]:
 
 @functools.lru_cache(maxsize=4096)  # reading one takes a millisecond
 def _parsed(override: str) -> Override:
-    return OverridesParser.create().parse_overrides([override])[0]
+    return _literal(override) or OverridesParser.create().parse_overrides([override])[0]
+
+
+_LITERAL = re.compile(r"(\+{0,2})([A-Za-z_]\w*(?:[./][A-Za-z_]\w*)*)=([\[{][\w\[\]{}:,./+ -]*)")
+_TOKEN = re.compile(r"[\w./+-]+", re.ASCII)
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_WORD = re.compile(r"[A-Za-z_][\w./-]*")
+_KINDS = {"": OverrideType.CHANGE, "+": OverrideType.ADD, "++": OverrideType.FORCE_ADD}
+
+
+def _literal(override: str) -> Override | None:
+    """Returns an override whose value is a list or a mapping of plain words and numbers, as Hydra's grammar
+    reads it; None for any other. The grammar takes a millisecond for every twenty numbers.
+    """
+    match = _LITERAL.fullmatch(override)
+    if match is None:
+        return None
+    try:
+        value = json.loads(_TOKEN.sub(_as_json, match[3]))
+    except ValueError:
+        return None
+    return Override(_KINDS[match[1]], match[2], ValueType.ELEMENT, value, input_line=override)
+
+
+def _as_json(token: re.Match[str]) -> str:
+    """Returns a number, null, true or false as it is, and any other word as text.
+
+    Raises:
+        ValueError: Hydra's grammar takes it for something else than text.
+    """
+    word = token[0]
+    if _NUMBER.fullmatch(word) or word in ("null", "true", "false"):
+        return word
+    if _WORD.fullmatch(word) is None or word.lower() in ("null", "true", "false", "inf", "nan"):
+        raise ValueError(word)
+    return f'"{word}"'
 
 
 def loader(folder: str) -> Loader:

@@ -33,7 +33,7 @@ def normalise(overrides: Sequence[str]) -> list[str]:
 
     Choosing preferences in one of the four ways takes back what a protocol chose in another. Every
     constructor parameter is settable although its YAML file leaves it out; whether it exists is decided by
-    `config.validate`, which knows the constructor.
+    `mobench.jobs.config`, which knows the constructor.
     """
     out = []
     given = {o.partition("=")[0] for o in overrides}

@@ -7,6 +7,7 @@ is bit-identical on a CPU.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core import adam
-from mobench.core.algorithm import Algorithm, Context
+from mobench.core.algorithm import Algorithm, Context, Info
 from mobench.core.compatibility import check
 from mobench.core.graphs import StepNumber
 from mobench.core.oracle import Oracle
@@ -128,7 +129,10 @@ def advance(
     stopped = state["stopped"]
     unsolvable = state["unsolvable"]
     averages = state.get("adam")
+    stops = "ended" in state  # other jobs do not pay for stop rules
     on_host = theta.device.type == "cpu"
+    # whether all runs are alive and none has ended, as far as a CPU knows; a GPU is not asked
+    whole = on_host and not stops and bool(alive.all())
     times: Iterable[Any] = range(state["t"], until) if number is None else (number,)
     with torch.no_grad():
         for t in times:
@@ -139,13 +143,13 @@ def advance(
                 out[name] = rule.update(out[name], theta, points[0], t)
             if observe is not None:
                 observe(t, state, points[0])
-            if on_host and not bool(alive.any()):
+            if on_host and not whole and not bool(alive.any()):
                 state["t"] = t + 1
                 continue
-            stops = "ended" in state  # other jobs do not pay for stop rules
+            everyone = whole  # takes this step
             going = alive & (state["ended"] < 0) if stops else alive
             alpha = algorithm.schedule(t)
-            frozen = on_host and not algorithm.together and not bool(alive.all())
+            frozen = on_host and not whole and not algorithm.together and not bool(alive.all())
             before = _copied(alg) if stops or frozen else alg
             d, alg, info = algorithm.step(points, alg, t, alpha)
             if stops:
@@ -158,25 +162,28 @@ def advance(
             if isinstance(alpha, torch.Tensor):  # runs with step sizes of their own
                 alpha = alpha.to(d)
             proposal = project_moving(X, theta + alpha * d, theta, points[0].moving)
-            counted = going  # a run that has ended solves nothing worth counting
-            near = proposal.abs().sum(-1) < FAR
-            alive = alive & (
-                near | ~going if stops else near
-            )  # for good: what is left of its state may be NaN
-            if info.fail is not None:
-                ended = info.fail & counted
-                alive = alive & ~ended  # nothing takes the place of a failed solve
-                fail = fail + ended
-                stopped = torch.where(ended, t if number is None else number.tensor, stopped)
-                if info.unsolvable is not None:
-                    unsolvable = unsolvable | (ended & info.unsolvable)
+            if everyone and _all_move(proposal, info):
+                theta = proposal  # what the masks below would choose for every run
+            else:
+                near = proposal.abs().sum(-1) < FAR
+                # for good: what is left of its state may be NaN
+                alive = alive & (near | ~going if stops else near)
+                if info.fail is not None:
+                    ended = info.fail & going
+                    alive = alive & ~ended  # nothing takes the place of a failed solve
+                    fail = fail + ended
+                    stopped = torch.where(ended, t if number is None else number.tensor, stopped)
+                    if info.unsolvable is not None:
+                        unsolvable = unsolvable | (ended & info.unsolvable)
+                moves = alive & going if stops else alive
+                theta = torch.where(moves.unsqueeze(-1), proposal, theta)
+                whole = everyone and bool(alive.all())
             if "alive" in alg:
                 alg = {**alg, "alive": alive}
-            moves = alive & going if stops else alive
-            theta = torch.where(moves.unsqueeze(-1), proposal, theta)
             ostate = points[0].state
-            if info.kkt is not None:
-                kkt = torch.where(counted, torch.fmax(kkt, info.kkt.to(kkt.dtype)), kkt)
+            if info.kkt is not None:  # a run that has ended solves nothing worth counting
+                largest = torch.fmax(kkt, info.kkt.to(kkt.dtype))
+                kkt = largest if everyone else torch.where(going, largest, kkt)
             state |= {
                 "t": t + 1,
                 "theta": theta,
@@ -191,6 +198,14 @@ def advance(
             if averages is not None:
                 state["adam"] = averages
     return state
+
+
+def _all_move(proposal: Tensor, info: Info) -> bool:
+    """Returns whether no solve has failed and all next iterates are surely nearer than FAR."""
+    if info.fail is not None and bool(info.fail.any()):
+        return False
+    # NaN where an entry is; a sum of P numbers is at most P times the largest, up to its rounding
+    return float(torch.linalg.vector_norm(proposal, math.inf)) * proposal.shape[-1] < 0.5 * FAR
 
 
 def _copied(state: State) -> State:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Mapping
 from typing import Any
@@ -15,15 +16,15 @@ from mobench.core.problem import Problem
 from mobench.core.truth import IdealByRuns
 from mobench.errors import ConfigError, PreferenceError, choose, suggest
 from mobench.jobs import measures
+from mobench.jobs.config import JobConfig, check_numbers
 from mobench.jobs.fingerprint import Opaque, of_class
 from mobench.jobs.job import Job, check_device
-from mobench.jobs.targets import TARGET, instantiate, load_class, own_classes, parameters
-from mobench.jobs.validate import check_numbers, validate
+from mobench.jobs.targets import Part, parameters
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
-def make_job(config: dict[str, Any]) -> Job:
+def make_job(plain: dict[str, Any]) -> Job:
     """Checks a plain configuration and builds problem, algorithm and runs, on the CPU: `Job.on` moves it to
     its device, which another machine may have.
 
@@ -31,36 +32,42 @@ def make_job(config: dict[str, Any]) -> Job:
         ConfigError, PreferenceError: unknown keys, choices or values, with every problem that is known at
             once.
     """
-    validate(config)
-    problem = instantiate(config["problem"], "problem")
+    config = JobConfig.read(plain)
+    problem = config.problem.build()
     if isinstance(problem, IdealByRuns):
         problem = problem.with_ideal_by(_extreme_values)
-    variants = _variants(config["vary"], config["algorithm"], config.get("vary_jointly", False))
-    algorithm = instantiate(config["algorithm"] | (variants[0] if variants else {}), "algorithm")
-    choose_dtype(config["dtype"])
+    variants = _variants(config.vary, config.algorithm.cls, config.vary_jointly)
+    algorithm = _variant(config.algorithm, variants[0] if variants else {})
+    choose_dtype(config.dtype)
     check_numbers(config)
     _check_outputs(algorithm)
-    check_device(config["hardware"]["device"], here=False)
+    check_device(config.hardware.device, here=False)
     runs = _runs(config, problem, len(variants) if variants else None)
-    varied = _varied(config, variants, runs)
+    varied = _varied(config.algorithm, variants, runs)
     if varied:
         algorithm = algorithm.stacked({name: values.unsqueeze(1) for name, values in varied.items()})
     code, opaque = _code(config)
     if opaque:  # code that cannot be told from other code: no rows or checkpoint are known to be its own
-        config = {**config, "rerun": True}
+        config = config.anew(rerun=True)
     return Job(
         config,
         problem,
         algorithm,
         runs,
-        config["steps"],
-        DTYPES[config["dtype"]],
+        config.steps,
+        DTYPES[config.dtype],
         torch.device("cpu"),
         varied,
         code,
         opaque,
-        measures.of(config),
+        measures.of(config.record.code),
     )
+
+
+def _variant(part: Part, values: Mapping[str, Any]) -> Algorithm:
+    """Builds the algorithm with other values of some fields."""
+    found: Algorithm = dataclasses.replace(part, arguments={**part.arguments, **values}).build()
+    return found
 
 
 def _extreme_values(problem: Problem, instances: int) -> torch.Tensor:
@@ -91,25 +98,25 @@ def _check_outputs(algorithm: Algorithm) -> None:
         )
 
 
-def _runs(config: Mapping[str, Any], problem: Problem, variants: int | None) -> Runs:
+def _runs(config: JobConfig, problem: Problem, variants: int | None) -> Runs:
     """Every preference with every seed, for each of the variants."""
     try:
-        preferences = resolve(config["preferences"], problem.n_objectives)
+        preferences = resolve(config.preferences, problem.n_objectives)
     except (TypeError, ValueError) as error:
         raise PreferenceError(
-            f"preferences={config['preferences']} could not be interpreted ({error}); give preferences=K, "
+            f"preferences={config.preferences} could not be interpreted ({error}); give preferences=K, "
             f"preferences.rays_deg=[30,60] or preferences.weights=[[0.3,0.7],[0.5,0.5]]."
         ) from error
-    for seed in config["seeds"]:
+    for seed in config.seeds:
         if not -(2**63) <= seed < 2**63:
             raise ConfigError(
                 f"seeds contains {seed}, which does not fit into 64 bits; give numbers below 2^63, e.g. "
                 "seeds=[0,1,2]."
             )
-    runs = Runs.product(preferences, config["seeds"], variants)
-    if config["hardware"]["part"] is None:
+    runs = Runs.product(preferences, config.seeds, variants)
+    if config.hardware.part is None:
         return runs
-    k, chunks = config["hardware"]["part"]
+    k, chunks = config.hardware.part
     chosen = set(torch.arange(len(preferences)).tensor_split(chunks)[k].tolist())
     if not chosen:
         raise ConfigError(
@@ -119,13 +126,13 @@ def _runs(config: Mapping[str, Any], problem: Problem, variants: int | None) -> 
     return runs.take([r for r, index in enumerate(runs.index.tolist()) if index in chosen])
 
 
-def _varied(config: Mapping[str, Any], variants: list[dict[str, Any]], runs: Runs) -> dict[str, torch.Tensor]:
+def _varied(part: Part, variants: list[dict[str, Any]], runs: Runs) -> dict[str, torch.Tensor]:
     """The value (R,) of each run, float64, for each field that the job varies."""
     if not variants:
         return {}
     for variant in variants:
         # each value is checked as if it were the only one
-        instantiate(config["algorithm"] | variant, "algorithm")
+        _variant(part, variant)
     assert runs.variant is not None
     out = {}
     for name in variants[0]:
@@ -134,11 +141,11 @@ def _varied(config: Mapping[str, Any], variants: list[dict[str, Any]], runs: Run
     return out
 
 
-def _code(config: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+def _code(config: JobConfig) -> tuple[dict[str, str], dict[str, str]]:
     """The fingerprint of each class of the user's own, and why one has none."""
     code: dict[str, str] = {}
     opaque: dict[str, str] = {}
-    for where, cls in own_classes(config).items():
+    for where, cls in config.own_classes.items():
         try:
             code[where] = of_class(cls)
         except Opaque as reason:
@@ -147,12 +154,11 @@ def _code(config: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     return code, opaque
 
 
-def _variants(vary: Mapping[str, Any], algorithm: Mapping[str, Any], jointly: bool) -> list[dict[str, Any]]:
+def _variants(vary: Mapping[str, Any], cls: type, jointly: bool) -> list[dict[str, Any]]:
     """All combinations of the values of `vary`, the last key fastest; none if there is no key.
 
     `jointly`: the lists side by side instead, one variant for each place in them.
     """
-    cls = load_class(str(algorithm[TARGET]), "algorithm")
     able: frozenset[str] = getattr(cls, "varies", frozenset())
     for name, values in vary.items():
         if not isinstance(values, list) or not values:

@@ -21,6 +21,7 @@ from mobench.core import loop
 from mobench.core.output import Output
 from mobench.core.types import State
 from mobench.jobs.job import Job
+from mobench.jobs.record import completed
 from mobench.jobs.store import UnfitError
 
 if TYPE_CHECKING:  # it imports this module
@@ -33,7 +34,7 @@ PROCESS = {"git_sha", "git_dirty", "files", "versions", "device", "steps"}
 
 def origin(job: Job) -> dict[str, Any]:
     """Returns what a checkpoint says of its job."""
-    return {"format": FORMAT, "key": job.key, "dtype": job.config["dtype"], "steps": job.steps}
+    return {"format": FORMAT, "key": job.key, "dtype": job.config.dtype, "steps": job.steps}
 
 
 def check(saved: Any, training: Training) -> None:
@@ -137,7 +138,7 @@ def _columns(first: Training) -> dict[str, Tensor]:
     point.graph = not job.algorithm.derivative_free
     with torch.no_grad():
         values = point.values() if point.recorded is None else point.recorded
-        found = first.seen(state, point, values)
+        found = completed(job, first.seen(state, point, values))
     return {name: value.detach().to("cpu", torch.float64) for name, value in found.items()}
 
 

@@ -12,7 +12,6 @@ import torch
 from mobench.core.algorithm import Algorithm
 from mobench.errors import ConfigError, MobenchError
 from mobench.jobs.job import Job
-from mobench.jobs.targets import own_classes
 
 # what torch says where tensors of two devices meet
 APART = (
@@ -24,7 +23,7 @@ APART = (
 def in_words(error: Exception, job: Job) -> str:
     """What went wrong, and what to do where that is known."""
     if isinstance(error, torch.OutOfMemoryError):
-        now = min(len(job.runs), job.config["hardware"]["max_batch_runs"] or len(job.runs))
+        now = min(len(job.runs), job.config.hardware.max_batch_runs or len(job.runs))
         if now == 1:
             return (
                 f"{job.device} ran out of memory with one run at a time. A smaller problem.model or "
@@ -51,7 +50,7 @@ def in_words(error: Exception, job: Job) -> str:
 
 def _place(error: Exception, job: Job) -> str:
     """File and line of the user's own code where it was raised, "" if it has no part in it."""
-    tops = {cls.__module__.partition(".")[0] for cls in own_classes(job.config).values()}
+    tops = {cls.__module__.partition(".")[0] for cls in job.config.own_classes.values()}
     frames = traceback.walk_tb(error.__traceback__)
     found = [(f, line) for f, line in frames if str(f.f_globals.get("__name__")).partition(".")[0] in tops]
     if not found:
@@ -95,7 +94,7 @@ def too_many_failed(job: Job, unsolved: list[dict[str, Any]]) -> str | None:
     """What to say of a job in which more runs than `max_failure_share` ended with a failed solve;
     else None.
     """
-    share = job.config["max_failure_share"]
+    share = job.config.max_failure_share
     runs = len(job.runs)
     if len(unsolved) <= share * runs:
         return None

@@ -21,9 +21,10 @@ from mobench.core.oracle import Oracle, Spec
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.errors import CompatibilityError, ConfigError
+from mobench.jobs.config import HASHED, JobConfig
 from mobench.jobs.fingerprint import is_own
 from mobench.jobs.store import config_hash
-from mobench.jobs.targets import HASHED, LAYERS, TARGET, enabled, instantiate, load_class, target_nodes
+from mobench.jobs.targets import TARGET, Part, folded, load_class
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Job:
     `mobench.jobs.build.make_job` makes one.
 
     Attributes:
-        config: the plain configuration, resolved.
+        config: the configuration, resolved.
         device: where its runs are; a job is built on the CPU and moved by `on`.
         varied: the value (R,) of each run, for each field of the algorithm that the job varies.
         measures: of the user's own, beside the problem's, by name: x (P,) -> () each.
@@ -41,7 +42,7 @@ class Job:
         opaque: those of which that cannot be known, and why.
     """
 
-    config: dict[str, Any]
+    config: JobConfig
     problem: Problem
     algorithm: Algorithm
     runs: Runs
@@ -69,13 +70,14 @@ class Job:
 
     def keeping_rows(self) -> Job:
         """Returns the same job without `rerun`: finished rows count."""
-        return dataclasses.replace(self, config={**self.config, "rerun": False})
+        return dataclasses.replace(self, config=self.config.anew(rerun=False))
 
-    def listed_in(self, config: dict[str, Any]) -> Job:
+    def listed_in(self, plain: dict[str, Any]) -> Job:
         """Returns the same job with a configuration that differs from its own only in the artifact and the
         list that it comes from, which decide nothing about its rows.
         """
-        found = dataclasses.replace(self, config={**config, "rerun": self.config["rerun"]})
+        config = dataclasses.replace(self.config, plain={**plain, "rerun": self.config.rerun})
+        found = dataclasses.replace(self, config=config)
         found.__dict__["identity"] = self.identity
         return found
 
@@ -89,11 +91,9 @@ class Job:
 
     def _made(self, runs: Runs) -> Oracle:
         chosen = runs.to(self.device)
-        oracle = instantiate(self.config["oracle"], "oracle", problem=self.problem, runs=chosen)
-        for layer in LAYERS:
-            if enabled(self.config, layer):
-                parts = {"oracle": oracle, "problem": self.problem, "runs": chosen}
-                oracle = instantiate(self.config[layer], layer, **parts)
+        oracle = self.config.oracle.build(problem=self.problem, runs=chosen)
+        for layer in self.config.layers.values():
+            oracle = layer.build(oracle=oracle, problem=self.problem, runs=chosen)
         assert isinstance(oracle, Oracle)
         return oracle
 
@@ -192,20 +192,6 @@ def registered_name(cls: type) -> str:
     return cls.__qualname__ if top == "mobench" or is_own(cls) else f"{top}.{cls.__qualname__}"
 
 
-def _by_name(node: Any, where: str) -> Any:
-    """A configuration with the registered name (`class`) of each part in place of its import path
-    (`_target_`).
-    """
-    if isinstance(node, Mapping):
-        out = {k: _by_name(v, f"{where}.{k}") for k, v in node.items() if k != TARGET}
-        if TARGET in node:
-            out["class"] = registered_name(load_class(str(node[TARGET]), where))
-        return out
-    if isinstance(node, list):
-        return [_by_name(value, where) for value in node]
-    return node
-
-
 REFERENCE = "cpu"
 """An identity names this device whatever the job runs on: a GPU computes the same rows up to rounding, as
 another processor does (TF32 is named on its own). A job that a CPU began can therefore continue
@@ -218,38 +204,44 @@ def identity(job: Job) -> dict[str, Any]:
     """What decides a job's result: resolved settings, names and versions of its parts, and the code of those
     that are the user's own. Neither import paths nor the device are part of it.
     """
-    # a layer that is not enabled is not named, nor a switch at its default: jobs from before there were any
+    config = job.config
+    # a layer that is not chosen is not named, nor a switch at its default: jobs from before there were any
     # keep their rows
-    config = {k: job.config[k] for k in HASHED}
-    if job.config["hardware"]["tf32"]:
-        config["tf32"] = True
-    if job.config["hardware"]["part"] is not None:  # some of the preferences
-        config["part"] = list(job.config["hardware"]["part"])
-    config |= {k: job.config[k] for k in LAYERS if enabled(job.config, k)}
+    found = {key: config.plain[key] for key in HASHED} | config.parts
+    if config.hardware.tf32:
+        found["tf32"] = True
+    if config.hardware.part is not None:  # some of the preferences
+        found["part"] = list(config.hardware.part)
     switches = [("measures", True), ("certificates", True), ("code", None)]
-    config["record"] = {
+    found["record"] = {
         k: v
-        for k, v in config["record"].items()
+        for k, v in found["record"].items()
         if (k, v) not in switches and k != "hypervolume_seconds"  # which changes no row
     }
-    oracle = load_class(str(config["oracle"][TARGET]), "oracle")
-    for group, part in (("problem", job.problem), ("algorithm", job.algorithm), ("oracle", oracle)):
-        unsaid = getattr(part, "added_fields", {})
-        config[group] = {k: v for k, v in config[group].items() if not (k in unsaid and v == unsaid[k])}
-    config["problem"] = {k: v for k, v in config["problem"].items() if k not in job.problem.execution_fields}
-    parts: dict[str, Any] = {"problem": job.problem, "algorithm": job.algorithm}
-    versions = {name: type(part).version for name, part in parts.items()}
-    for group in ("oracle", "problem", *LAYERS):
-        for where, node in target_nodes(config.get(group), group):  # absent where it is not enabled
-            versions.setdefault(where, load_class(node[TARGET], where).version)  # type: ignore[attr-defined]
+    for group, part in config.parts.items():
+        unsaid = getattr(part.cls, "added_fields", {})
+        execution = job.problem.execution_fields if group == "problem" else ()
+        arguments = {
+            k: v
+            for k, v in part.arguments.items()
+            if not (k in unsaid and v == unsaid[k]) and k not in execution
+        }
+        found[group] = dataclasses.replace(part, arguments=arguments)
+    named = [part for group in config.parts.keys() - {"algorithm"} for part in found[group].parts()]
+    versions = {part.where: part.cls.version for part in named}
+    versions |= {"problem": type(job.problem).version, "algorithm": type(job.algorithm).version}
     if job.varied:
         # pairs, because the order of the keys numbers the runs
-        config["vary"] = [[name, [float(v) for v in values]] for name, values in job.config["vary"].items()]
-        if job.config.get("vary_jointly", False):
-            config["vary_jointly"] = True
+        found["vary"] = [[name, [float(v) for v in values]] for name, values in config.vary.items()]
+        if config.vary_jointly:
+            found["vary_jointly"] = True
     # what the preferences resolve to, so that `preferences=4` and the same rays in degrees are one job
-    config["preferences"] = [[round(x, 12) for x in row] for row in job.runs.all.tolist()]
+    found["preferences"] = [[round(x, 12) for x in row] for row in job.runs.all.tolist()]
     if job.code:  # mobench's own classes are known by their version
-        config["code"] = job.code
-    named = {key: _by_name(value, key) for key, value in config.items()}
-    return {**named, "device": REFERENCE, "versions": versions}
+        found["code"] = job.code
+    return {**folded(found, _named), "device": REFERENCE, "versions": versions}
+
+
+def _named(part: Part, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Returns a part with its registered name in place of its import path."""
+    return {**arguments, "class": registered_name(part.cls)}

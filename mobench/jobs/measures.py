@@ -20,13 +20,12 @@ from mobench.core.served import served
 Measure = Callable[[Tensor], Any]
 
 
-def of(config: Mapping[str, Any]) -> Mapping[str, Measure]:
-    """The measures of a job, by name.
+def of(code: str | None) -> Mapping[str, Measure]:
+    """Returns the measures of a job by name, given its `record.code`.
 
     Raises:
         ConfigError: the program that defined them has ended.
     """
-    code = config["record"].get("code")  # jobs of older versions have no such key
     found: Mapping[str, Measure] = {} if code is None else served(code, "record.code")
     return found
 

@@ -42,11 +42,10 @@ def cut(job: Job) -> list[dict[str, Any]]:
     Raises:
         ConfigError: it cannot be cut into so many parts.
     """
-    hardware = job.config["hardware"]
-    seeds = list(job.config["seeds"])
-    if hardware["part"] is not None:
+    seeds = list(job.config.seeds)
+    if job.config.hardware.part is not None:
         return []
-    wanted = hardware["split"] or 1
+    wanted = job.config.hardware.split or 1
     if wanted <= len(seeds):
         groups = [list(map(int, some)) for some in np.array_split(seeds, wanted)]
         return [{"seeds": group, "part": None} for group in groups] if wanted > 1 else []
@@ -57,7 +56,7 @@ def cut(job: Job) -> list[dict[str, Any]]:
 
 def _check_cut(job: Job, wanted: int, chunks: int) -> None:
     """Raises ConfigError unless the preferences can be cut into so many chunks."""
-    seeds = len(job.config["seeds"])
+    seeds = len(job.config.seeds)
     name = type(job.algorithm).__name__
     if job.algorithm.together:
         raise ConfigError(
@@ -74,9 +73,9 @@ def parts_of(job: Job) -> list[Job]:
     return [
         make_job(
             {
-                **job.config,
+                **job.config.plain,
                 "seeds": part["seeds"],
-                "hardware": {**job.config["hardware"], **NO_PARTS, "part": part["part"]},
+                "hardware": {**job.config.plain["hardware"], **NO_PARTS, "part": part["part"]},
             }
         )
         for part in cut(job)
@@ -85,10 +84,10 @@ def parts_of(job: Job) -> list[Job]:
 
 def named(part: Job) -> str:
     """Returns what messages call a part."""
-    seeds = ", ".join(map(str, part.config["seeds"]))
-    if part.config["hardware"]["part"] is None:
+    seeds = ", ".join(map(str, part.config.seeds))
+    if part.config.hardware.part is None:
         return f"seeds {seeds}"
-    chunk, chunks = part.config["hardware"]["part"]
+    chunk, chunks = part.config.hardware.part
     return f"seeds {seeds} and preferences {chunk + 1} of {chunks}"
 
 
@@ -108,7 +107,7 @@ class Piece:
 
     def numbers(self, runs: np.ndarray) -> np.ndarray:
         """Returns the numbers in the whole job of runs of this part: seeds are the fastest axis of both."""
-        everyone = list(self.whole.config["seeds"])
+        everyone = list(self.whole.config.seeds)
         own = self.job.runs
         place = np.array([everyone.index(seed) for seed in own.seeds.tolist()])
         first = own.index.numpy()
@@ -139,7 +138,7 @@ def join(job: Job, parts: Sequence[Job], folders: Sequence[JobFolder], folder: J
     final = _stacked([piece.numbered(piece.folder.final()) for piece in pieces], ["run"])
     history = _stacked([piece.numbered(piece.folder.history()) for piece in pieces], ["step", "run"])
     folder.write_status("running", step=job.steps, steps=job.steps)  # until all files are those of one job
-    folder.write_config(job.config)
+    folder.write_config(job.config.plain)
     folder.write_table("history.parquet", history)
     if all((piece.folder.path / "solutions.npz").exists() for piece in pieces):
         folder.write_solutions(_solutions(job, pieces))

@@ -22,7 +22,7 @@ def progress(job: Job, title: str, start: int, total: int) -> Callable[[int], No
         total: the last step.
     """
     label = title or f"{job.problem.name}/{type(job.algorithm).__name__}"
-    if not job.config["progress"]:
+    if not job.config.progress:
         return lambda t: None
     return _bar(label, start, total) if sys.stderr.isatty() else _lines(label, total)
 

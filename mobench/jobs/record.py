@@ -50,7 +50,8 @@ class Recorder:
             if value.is_cuda:
                 self._away.append((name, len(rows)))
                 self._numbers += value.numel()
-            rows.append(value.detach().to(torch.float64))
+            plain = value.detach() if value.requires_grad else value
+            rows.append(plain if plain.dtype is torch.float64 else plain.to(torch.float64))
         if self._numbers > MOST_AWAY:
             self.fetch()
 
@@ -66,15 +67,20 @@ class Recorder:
         self._away.clear()
         self._numbers = 0
 
-    def state(self) -> dict[str, Any]:
-        """For the checkpoint."""
+    def stacked(self, job: Job) -> dict[str, Tensor]:
+        """Returns all columns, (T, R) or (T, R, M), with those that follow from values."""
         self.fetch()
-        return {"steps": list(self.steps), "columns": {k: torch.stack(v) for k, v in self.columns.items()}}
+        return completed(job, {name: torch.stack(values) for name, values in self.columns.items()})
 
-    def load(self, state: dict[str, Any]) -> None:
+    def state(self, job: Job) -> dict[str, Any]:
+        """For the checkpoint."""
+        return {"steps": list(self.steps), "columns": self.stacked(job)}
+
+    def load(self, job: Job, state: dict[str, Any]) -> None:
         """From the checkpoint."""
         self.steps = list(state["steps"])
-        self.columns = {k: list(v.unbind(0)) for k, v in state["columns"].items()}
+        kept = {name: values for name, values in state["columns"].items() if not _follows(job, name)}
+        self.columns = {name: list(values.unbind(0)) for name, values in kept.items()}
 
     def last(self, job: Job) -> pd.DataFrame:
         """The rows of the step that was recorded last."""
@@ -88,7 +94,7 @@ class Recorder:
 
     def frame(self, job: Job) -> pd.DataFrame:
         """Tidy rows: run, step, seed, output, f_1..f_M, extra columns."""
-        self.fetch()
+        columns = self.stacked(job)
         R = len(job.runs)
         T = len(self.steps)
         base = {
@@ -98,12 +104,12 @@ class Recorder:
             **{name: np.tile(values.numpy(), T) for name, values in job.varied.items()},
         }
         frames = []
-        rules = sorted({k.split("/")[0] for k in self.columns}, key=lambda r: (r != "last", r))
+        rules = sorted({k.split("/")[0] for k in columns}, key=lambda r: (r != "last", r))
         for rule in rules:
             data: dict[str, Any] = {**base, "output": rule}
-            for name, values in self.columns.items():
+            for name, values in columns.items():
                 if name.startswith(f"{rule}/"):
-                    table = torch.stack(values).numpy()
+                    table = values.numpy()
                     short = name.split("/", 1)[1]
                     if table.ndim == 3:
                         data |= {
@@ -170,7 +176,7 @@ def columns(
     point: Point | None,
 ) -> dict[str, Tensor]:
     """Columns of one recorded step: values and measures of the iterate, the algorithm's own, values of
-    averages.
+    averages; without those that `completed` adds.
 
     Args:
         seen: the values (R, K) that the algorithm sees; `record.evaluate` replaces a sample's or an average's
@@ -180,52 +186,78 @@ def columns(
         point: what the algorithm saw, None after the last step.
     """
     oracle = job.joined
-    M = oracle.spec.M
+    record = job.config.record
     # a transformed value is no objective
-    evaluate = job.config["record"]["evaluate"] or job.algorithm.transforms
-    values = oracle.exact(theta) if evaluate else seen
-    own = bool(job.config["record"]["measures"])
-    columns = _measured("last", job, theta, values, point, own)
-    columns |= {f"last/{name}": column for name, column in job.algorithm.report(values[:, :M], alg).items()}
-    if job.config["record"]["evaluate"] and oracle.ideal is not None:
-        columns["last/tchebycheff_seen"] = _tchebycheff(job, seen)
+    values = oracle.exact(theta) if record.evaluate or job.algorithm.transforms else seen
+    found = _measured("last", job, theta, values, point, record.measures)
+    objectives = found["last/f"]
+    found |= {f"last/{name}": column for name, column in job.algorithm.report(objectives, alg).items()}
+    if record.evaluate and oracle.ideal is not None:
+        found["last/tchebycheff_seen"] = _tchebycheff(job, seen[:, : oracle.spec.M])
     for name, average in averages.items():
-        columns |= _measured(name, job, average, oracle.exact(average))
-    return columns
+        found |= _measured(name, job, average, oracle.exact(average))
+    return found
 
 
 def _measured(
     name: str, job: Job, theta: Tensor, values: Tensor, point: Point | None = None, own: bool = True
 ) -> dict[str, Tensor]:
-    """f, g and the measures that follow from them, with the name of the output rule in front."""
-    spec = job.joined.spec
-    out = {"f": values[:, : spec.M]}
-    if spec.N:
-        out["g"] = values[:, spec.M :]
-    out |= measures(job, theta, values, point, own)
-    return {f"{name}/{key}": value for key, value in out.items()}
+    """f, g and the measures of an iterate, with the name of the output rule in front."""
+    M = job.joined.spec.M
+    found = {f"{name}/f": values[:, :M] if job.joined.spec.N else values}
+    if job.joined.spec.N:
+        found[f"{name}/g"] = values[:, M:]
+    if job.dtype is not torch.float64:
+        found |= {f"{name}/{key}": value for key, value in _following(job, values).items()}
+    if own:
+        measured_here = job.joined.columns(theta, values, point) | measured(job.measures, theta)
+        found |= {f"{name}/{key}": value for key, value in measured_here.items()}
+    return found
 
 
-def measures(
-    job: Job, theta: Tensor, values: Tensor, point: Point | None = None, own: bool = True
-) -> dict[str, Tensor]:
-    """violation = max(0, max_j g_j), the Tchebycheff value where there is an ideal point, and, if `own`,
-    the problem's and the user's.
+def measures(job: Job, theta: Tensor, values: Tensor) -> dict[str, Tensor]:
+    """Returns what follows from the values (R, K) of final iterates, and the problem's and the user's
+    measures.
     """
-    oracle = job.joined
-    out = {}
-    if oracle.spec.N:
-        out["violation"] = values[:, oracle.spec.M :].amax(1).clamp_min(0.0)
-    if oracle.ideal is not None:
-        out["tchebycheff"] = _tchebycheff(job, values)
-    if not own:
-        return out
-    return out | oracle.columns(theta, values, point) | measured(job.measures, theta)
+    return _following(job, values) | job.joined.columns(theta, values, None) | measured(job.measures, theta)
 
 
-def _tchebycheff(job: Job, values: Tensor) -> Tensor:
+def completed(job: Job, columns: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Returns columns of one step or of many with those that follow from the recorded values, behind these.
+
+    They are the same numbers as if computed at each step: the history of a job in float64 holds its values as
+    they are. Of one in float32 they are computed at each step, from values in float32.
+    """
+    if job.dtype is not torch.float64:
+        return columns
+    found: dict[str, Tensor] = {}
+    for name, values in columns.items():
+        rule, _, key = name.partition("/")
+        found[name] = values
+        if key == ("g" if job.joined.spec.N else "f"):
+            stacked = torch.cat([columns[f"{rule}/f"], values], -1) if key == "g" else values
+            found |= {f"{rule}/{follows}": v for follows, v in _following(job, stacked).items()}
+    return found
+
+
+def _follows(job: Job, name: str) -> bool:
+    """Returns whether `completed` adds a column of this name."""
+    return job.dtype is torch.float64 and name.partition("/")[2] in ("violation", "tchebycheff")
+
+
+def _following(job: Job, values: Tensor) -> dict[str, Tensor]:
+    """Returns what follows from values (..., R, K): violation = max(0, max_j g_j), and the Tchebycheff value
+    where there is an ideal point.
+    """
+    M = job.joined.spec.M
+    found = {}
+    if job.joined.spec.N:
+        found["violation"] = values[..., M:].amax(-1).clamp_min(0.0)
+    if job.joined.ideal is not None:
+        found["tchebycheff"] = _tchebycheff(job, values[..., :M])
+    return found
+
+
+def _tchebycheff(job: Job, F: Tensor) -> Tensor:
     """max_m w_m (f_m - z_m), w the preference."""
-    oracle = job.joined
-    assert oracle.ideal is not None
-    w = job.weights.to(values)
-    return (w * (values[:, : oracle.spec.M] - job.ideal.to(values))).amax(1)
+    return (job.weights.to(F) * (F - job.ideal.to(F))).amax(-1)

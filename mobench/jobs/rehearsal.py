@@ -29,7 +29,7 @@ from mobench.core.random import generator
 from mobench.errors import ConfigError, MobenchError
 from mobench.jobs import measures
 from mobench.jobs.job import Job
-from mobench.jobs.targets import LAYERS, own_classes
+from mobench.jobs.targets import LAYERS
 
 MOST = 3  # runs at once
 STEPS = 2  # a state that mixes the runs shows in the second
@@ -83,7 +83,7 @@ class Cast:
 
     def measures(self) -> dict[str, Tensor]:
         """The problem's own columns."""
-        if not self.job.config["record"]["measures"]:
+        if not self.job.config.record.measures:
             return {}
         point = self.oracle.at(self.theta, self.oracle.init(self.theta), 0)
         point.graph = False
@@ -121,7 +121,7 @@ def rehearse(job: Job, parts: Parts | None = None) -> list[str]:
     Raises:
         RehearsalError: a wrong shape, or runs that are mixed: which part, what was found, what to do.
     """
-    parts = own_classes(job.config) if parts is None else parts
+    parts = job.config.own_classes if parts is None else parts
     if not parts:
         return []
     groups = {where.partition(".")[0] for where in parts}

@@ -24,7 +24,6 @@ from mobench.jobs.job import Job
 from mobench.jobs.record import columns, measures
 from mobench.jobs.store import JobFolder
 from mobench.jobs.store import columns as named
-from mobench.jobs.targets import enabled
 from mobench.jobs.train import Training
 from mobench.system import gpu, processes, provenance, workers
 from mobench.system.files import write_json
@@ -124,8 +123,8 @@ def _meta(training: Training, frames: list[pd.DataFrame], evaluation: float) -> 
         **({"measures": source(job.measures.values())} if job.measures else {}),
         # workers of the sweep on this machine (under Slurm 1): other jobs may cost time
         "at_once": workers.at_once(),
-        "dtype": job.config["dtype"],
-        **({"tf32": True} if job.config["hardware"]["tf32"] else {}),
+        "dtype": job.config.dtype,
+        **({"tf32": True} if job.config.hardware.tf32 else {}),
         "seconds_train": training.clock.training,
         "seconds_evaluate": evaluation,
         "seconds_wall": training.clock.wall(),
@@ -164,7 +163,7 @@ def hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None:
     ref = job.problem.ref_point
     if ref is None or hypervolume_fault(job) is not None:
         return None
-    seconds = job.config["record"].get("hypervolume_seconds", metrics.SECONDS)  # older jobs have no such key
+    seconds = job.config.record.hypervolume_seconds
     out: dict[str, Any] = {"reference_point": list(ref)}
     widths: dict[str, dict[str, float]] = {}
     for frame in frames:
@@ -199,7 +198,7 @@ def _rows(training: Training, output: str) -> pd.DataFrame:
     if spec.positive:
         data["angle_deg"] = angle_deg(F, w).numpy()
     own = measures(job, theta, values) | job.algorithm.report(values[:, :M], training.state["alg"])
-    asked = bool(job.config["record"].get("certificates", True))
+    asked = job.config.record.certificates
     certified = _front_distance(job, F) if asked else {}
     certified |= {name: value.cpu().numpy() for name, value in own.items()}
     certified |= _certificates(job, theta) if asked else {}
@@ -210,7 +209,7 @@ def _front_distance(job: Job, F: Tensor) -> dict[str, Any]:
     """Distance of each run to the true front, where the problem knows it;
     other constraints make another front.
     """
-    if enabled(job.config, "constraint"):
+    if "constraint" in job.config.layers:
         return {}
     problem = job.problem
     distance = problem.distance_to_front(F) if isinstance(problem, FrontDistance) else None

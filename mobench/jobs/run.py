@@ -26,7 +26,7 @@ def again(job: Job, folder: JobFolder) -> bool:
     """
     began = workers.since()
     written = began is not None and float(folder.status().get("time", 0.0)) >= began
-    return bool(job.config["rerun"]) and not written
+    return job.config.rerun and not written
 
 
 def run_job(config: dict[str, Any], root: Path | None = None, title: str = "") -> Outcome:
@@ -51,9 +51,9 @@ def run(job: Job, root: Path | None = None, title: str = "") -> Outcome:
     """
     folder = folder_of(job, root)
     if folder.done and not again(job, folder):
-        if wandb_log.wants_finished(job.config):
-            wandb_log.check(job.config)
-            wandb_log.log_job(job.config, folder)
+        if job.config.logger.finished:
+            wandb_log.check(job.config.plain)
+            wandb_log.log_job(job.config.plain, folder)
         return finished(folder, skipped=True, title=title)
     for place in places_of(job, root):
         if (damage := place.damage) is not None:
@@ -62,11 +62,11 @@ def run(job: Job, root: Path | None = None, title: str = "") -> Outcome:
         rehearsal.check_measures(job)
     if pieces := parts.parts_of(job):
         return _in_parts(job, pieces, folder, root, title)
-    hardware = job.config["hardware"]
+    hardware = job.config.hardware
     try:
-        with gpu_lock.device(hardware["device"], hardware["jobs_per_device"], title) as device:
+        with gpu_lock.device(hardware.device, hardware.jobs_per_device, title) as device:
             here = job.on(device)
-            with gpu.current(here.device, hardware["tf32"]):
+            with gpu.current(here.device, hardware.tf32):
                 return _on_its_device(here, folder, title)
     # no lock can be had: of the folder, which another process may hold, or of a GPU
     except StoreError as error:
@@ -85,13 +85,13 @@ def _in_parts(job: Job, pieces: list[Job], folder: JobFolder, root: Path | None,
             parts.join(job, pieces, [folder_of(piece, root) for piece in pieces], folder)
     except StoreError as error:
         return failed(folder, str(error), title)
-    wandb_log.log_job(job.config, folder)
+    wandb_log.log_job(job.config.plain, folder)
     return finished(folder, title=title)
 
 
 def _on_its_device(job: Job, folder: JobFolder, title: str) -> Outcome:
     """Run a job that has its device."""
-    wandb_log.check(job.config)
+    wandb_log.check(job.config.plain)
     spec = job.joined.spec
     with folder.locked(), signals.caught() as arrived:
         anew = again(job, folder)
@@ -111,7 +111,7 @@ def _on_its_device(job: Job, folder: JobFolder, title: str) -> Outcome:
             if arrived.stop:
                 raise Interrupted(f"Stopped. {folder.key} had just failed: {message}") from error
             return failed(folder, message, title)
-    wandb_log.log_job(job.config, folder)
+    wandb_log.log_job(job.config.plain, folder)
     if arrived.stop:
         raise Interrupted(f"Stopped. {folder.key} had just finished and is complete ({folder.path}).")
     return finished(folder, title=title)

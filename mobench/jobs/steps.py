@@ -42,9 +42,9 @@ class Steps:
         self.graph = ""
         self._first: int | None = None
         self._recorded: StepGraph | None = None
-        if job.device.type != "cuda" or job.config["hardware"]["graphs"] == "off":
+        if job.device.type != "cuda" or job.config.hardware.graphs == "off":
             self.graph = "off"
-        elif job.code or "code" in job.config["problem"]:  # a class, or functions, of the user's own
+        elif job.code or "code" in job.config.problem.arguments:  # a class, or functions, of the user's own
             self.graph = "no: code of your own may keep a state on the host"
 
     def to(self, state: State, until: int) -> State:

@@ -1,4 +1,4 @@
-"""Classes that a configuration names by `_target_`: found, described by their constructors, instantiated."""
+"""Parts of a configuration: the classes that it names by `_target_`, with their arguments."""
 
 from __future__ import annotations
 
@@ -6,30 +6,19 @@ import dataclasses
 import functools
 import importlib.util
 import inspect
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from hydra.utils import get_class
 
-from mobench.config.schema import choices
-from mobench.errors import ConfigError, MobenchError
-from mobench.jobs.fingerprint import is_own
+from mobench.errors import ConfigError, MobenchError, suggest
 
 TARGET = "_target_"
-# keys of the configuration that decide a job's rows, and so its identity
-HASHED = (
-    "problem",
-    "oracle",
-    "algorithm",
-    "preferences",
-    "seeds",
-    "steps",
-    "dtype",
-    "max_failure_share",
-    "record",
-)
 LAYERS = ("constraint", "space")  # optional groups that wrap the oracle, in this order
+NUMBERS = {"float", "int", "Real", "None"}  # names of types in annotations
 
 
 @functools.lru_cache(maxsize=256)
@@ -68,13 +57,119 @@ def _why(target: str, error: Exception) -> str:
     )
 
 
-def target_nodes(node: Any, where: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields each node with a `_target_`, and where it stands: `problem`, `problem.model`."""
-    if isinstance(node, Mapping):
-        if TARGET in node:
-            yield where, node
-        for key, value in node.items():
-            yield from target_nodes(value, f"{where}.{key}")
+@dataclass(frozen=True)
+class Part:
+    """A class that a configuration names, with its arguments.
+
+    Attributes:
+        where: its place: `problem`, `problem.model`.
+        target: the import path of the class.
+        arguments: by name; other parts may stand in them.
+    """
+
+    where: str
+    target: str
+    arguments: dict[str, Any]
+
+    @functools.cached_property
+    def cls(self) -> type:
+        """The class, imported when it is first asked for."""
+        return load_class(self.target, self.where)
+
+    def parts(self) -> list[Part]:
+        """Returns this part and all that stand in its arguments, this one first."""
+        found: list[Part] = []
+        folded(self, lambda part, _: found.append(part))
+        return found[::-1]
+
+    def build(self, **extra: Any) -> Any:
+        """Builds the object, and those in its arguments, all with `extra`.
+
+        Raises:
+            ConfigError: a constructor refuses its arguments.
+        """
+        return folded(self, lambda part, arguments: part._made(arguments, extra))
+
+    def _made(self, arguments: dict[str, Any], extra: dict[str, Any]) -> Any:
+        try:
+            return self.cls(**arguments, **extra)
+        except MobenchError:  # a CompatibilityError is a TypeError, and says what to do
+            raise
+        except (TypeError, ValueError) as error:
+            message = f"{self.where} ({self.cls.__name__}) cannot be built from {arguments}: {error}"
+            raise ConfigError(message) from error
+
+    def faults(self) -> list[str]:
+        """Returns what the constructor would not take: unknown names, and no numbers where it has numbers."""
+        known = parameters(self.cls)
+        unknown = [
+            f"{self.where}.{key} is unknown; {self.where} takes "
+            f"{', '.join(known) or 'no keys'}.{suggest(key, known)}"
+            for key in self.arguments
+            if key not in known
+        ]
+        return [*self._no_numbers(), *unknown]
+
+    def _no_numbers(self) -> list[str]:
+        """Text, lists, mappings and switches where the annotation names nothing but numbers, and fractions
+        where it names whole ones.
+        """
+        found = []
+        for name, (whole, default) in _numbers(self.cls).items():
+            value = self.arguments.get(name)
+            such = f", such as {default}" if isinstance(default, int | float) else ""
+            if isinstance(value, str | list | Mapping | bool):
+                found.append(f"{self.where}.{name}={value!r} must be a number{such}.")
+            elif whole and isinstance(value, float) and math.isfinite(value) and value != int(value):
+                found.append(f"{self.where}.{name}={value} must be a whole number{such}.")
+        return found
+
+
+def read(value: Any, where: str, infinite: list[str] | None = None) -> Any:
+    """Returns a value of a configuration with a Part in place of each node that names a class.
+
+    Args:
+        where: its place.
+        infinite: gets a message for each number that is not finite, which no identity and no meta.json can
+            hold.
+    """
+    if isinstance(value, Mapping):
+        inner = {key: read(v, f"{where}.{key}", infinite) for key, v in value.items() if key != TARGET}
+        return Part(where, str(value[TARGET]), inner) if TARGET in value else inner
+    if isinstance(value, list):
+        return [read(v, where, infinite) for v in value]
+    if infinite is not None and isinstance(value, float) and not math.isfinite(value):
+        infinite.append(f"{where}={value} is not finite; all numbers in a configuration must be finite.")
+    return value
+
+
+def folded(value: Any, make: Callable[[Part, dict[str, Any]], Any]) -> Any:
+    """Returns a value with what `make` makes of each part and its arguments, inner parts first."""
+    if isinstance(value, Part):
+        return make(value, folded(value.arguments, make))
+    if isinstance(value, dict):
+        return {key: folded(v, make) for key, v in value.items()}
+    return [folded(v, make) for v in value] if isinstance(value, list) else value
+
+
+def instantiate(node: Mapping[str, Any], where: str, **extra: Any) -> Any:
+    """Builds what a node with a `_target_` names; see `Part.build`."""
+    return read(node, where).build(**extra)
+
+
+@functools.lru_cache(maxsize=256)
+def _numbers(cls: type) -> dict[str, tuple[bool, Any]]:
+    """Returns the parameters whose annotation names nothing but numbers: whether those are whole ones, and
+    the default.
+    """
+    found = {}
+    for name, parameter in inspect.signature(cls).parameters.items():
+        kind = parameter.annotation
+        words = (kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))).split("|")
+        names = {word.strip().rpartition(".")[2] for word in words}
+        if names <= NUMBERS:
+            found[name] = ("int" in names and names <= {"int", "None"}, parameter.default)
+    return found
 
 
 def part_types() -> dict[str, type]:
@@ -105,58 +200,13 @@ def check_parts(
         MobenchError: a class, nested ones included, is no problem, oracle, algorithm, constraint or space.
     """
     bases = tuple(part_types().values())
-    for where, node in target_nodes(config, "config"):
-        target = node[TARGET]
-        known = isinstance(target, str) and (packages is None or target.startswith(packages))
-        cls = load_class(target, where) if known else None
+    for part in Part("config", "", read(config, "config")).parts()[1:]:
+        known = packages is None or part.target.startswith(packages)
+        cls = part.cls if known else None
         inside = packages is None or (cls is not None and cls.__module__.startswith(packages))
         if cls is None or not issubclass(cls, bases) or not inside:
             whose = "" if packages is None else " of mobench"
             raise error(
-                f"{where} names {target}, which is no problem, oracle, algorithm, constraint or "
+                f"{part.where} names {part.target}, which is no problem, oracle, algorithm, constraint or "
                 f"space{whose}, so the job is not run."
             )
-
-
-def enabled(config: Mapping[str, Any], layer: str) -> bool:
-    """Whether a layer is chosen. Raises ConfigError if keys are set for one that is not."""
-    node = config.get(layer) or {}
-    if TARGET in node:
-        return True
-    if left := {k: v for k, v in node.items() if v is not None}:
-        (key, value), *_ = left.items()
-        options = [name for name in choices(layer) if name != "none"]
-        raise ConfigError(
-            f"{layer}.{key}={value} is set, but {layer}=none. Set {layer} to one of {', '.join(options)}, "
-            f"or set {layer}.{key}=null."
-        )
-    return False
-
-
-def own_classes(config: Mapping[str, Any]) -> dict[str, type]:
-    """Classes outside of mobench that a configuration names, and where: {"problem": my_parts.Ellipsoids}."""
-    nodes = [
-        (where, str(node[TARGET]))
-        for group in ("problem", "oracle", "algorithm", *LAYERS)
-        for where, node in target_nodes(config.get(group), group)
-    ]
-    found = {where: load_class(target, where) for where, target in nodes if not target.startswith("mobench.")}
-    return {where: cls for where, cls in found.items() if is_own(cls)}
-
-
-def instantiate(config: Mapping[str, Any], where: str, **extra: Any) -> Any:
-    """Instantiate a `_target_` node and those inside it, all with `extra`;
-    a constructor's errors become ConfigError.
-    """
-    node = dict(config)
-    cls = load_class(str(node.pop(TARGET)), where)
-    args = {
-        k: instantiate(v, f"{where}.{k}", **extra) if isinstance(v, Mapping) and TARGET in v else v
-        for k, v in node.items()
-    }
-    try:
-        return cls(**args, **extra)
-    except MobenchError:  # a CompatibilityError is a TypeError, and says what to do
-        raise
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{where} ({cls.__name__}) cannot be built from {args}: {error}") from error

@@ -258,7 +258,7 @@ class Training:
             "devices": self.clock.by_device(device_name(self.job.device)),
             "processes": self.processes(),
             "clock": self.clock.recorded,
-            "history": self.recorder.state(),
+            "history": self.recorder.state(self.job),
         }
 
     def save(self) -> None:
@@ -276,7 +276,7 @@ class Training:
         self.clock.before = saved.get("seconds_wall", saved["seconds"])
         self.clock.devices = dict(saved["devices"])
         self.clock.recorded = list(saved["clock"])
-        self.recorder.load(saved["history"])
+        self.recorder.load(self.job, saved["history"])
         self.before = saved["processes"]
         self.taken = self._taken()
         self.resumed = True
@@ -298,7 +298,7 @@ def train(job: Job, folder: JobFolder, title: str, arrived: Signals, anew: bool 
     Raises:
         Interrupted: a signal asked to stop; after a checkpoint.
     """
-    torch.set_num_threads(threads(job.config))
+    torch.set_num_threads(threads(job.config.hardware.threads))
     training = _begun(job, folder, title, anew)
     while True:
         _run_pass(training, title, arrived)
@@ -309,8 +309,8 @@ def train(job: Job, folder: JobFolder, title: str, arrived: Signals, anew: bool 
 def _begun(job: Job, folder: JobFolder, title: str, anew: bool) -> Training:
     """A training at its first step, or at that of its newest sound checkpoint."""
     folder.path.mkdir(parents=True, exist_ok=True)
-    record = job.config["record"]
-    recorder = Recorder(record["every"], record["evaluate"], record["dense"])
+    record = job.config.record
+    recorder = Recorder(record.every, record.evaluate, record.dense)
     outputs = {name: make_output(name) for name in job.algorithm.outputs}
     _check_stop(job)
     training = Training(job, folder, outputs, recorder, Clock())
@@ -328,7 +328,7 @@ def _begun(job: Job, folder: JobFolder, title: str, anew: bool) -> Training:
         print(f"warning: {title + ': ' if title else ''}{message}", file=sys.stderr)
     training.beat()  # before any file changes: those that are there are not those of a finished job any more
     folder.remove_checkpoints()
-    folder.write_config(job.config)
+    folder.write_config(job.config.plain)
     training.begin_pass()
     return training
 
@@ -382,25 +382,25 @@ def _run_pass(training: Training, title: str, arrived: Signals) -> None:
             training.state["t"] = job.steps
         show(training.state["t"])
         asked = bool(arrived.pending)  # what comes after the checkpoint waits for the next one
-        if asked or time.monotonic() - saved > job.config["checkpoint"]["seconds"]:
+        if asked or time.monotonic() - saved > job.config.checkpoint.seconds:
             training.save()
             saved = told = time.monotonic()
         elif time.monotonic() - told > BEAT:
             training.beat()
             told = time.monotonic()
         if asked and training.state["t"] < job.steps and arrived.deliver():
-            again = " without rerun=true" if job.config["rerun"] else ""
+            again = " without rerun=true" if job.config.rerun else ""
             raise Interrupted(
                 f"Stopped at step {training.state['t']} of {job.steps}. Repeat the command{again} to resume "
                 f"from there ({training.folder.path})."
             )
 
 
-def threads(config: dict[str, Any]) -> int:
+def threads(wanted: int | None) -> int:
     """Returns torch's threads of one job: as configured, else its share of the cores that this process may
     use beside other jobs of the sweep.
     """
-    if config["hardware"]["threads"]:
-        return int(config["hardware"]["threads"])
+    if wanted:
+        return wanted
     cores = int(os.environ.get("SLURM_CPUS_PER_TASK") or len(os.sched_getaffinity(0)))
     return max(1, min(torch.get_num_threads(), cores // workers.at_once()))

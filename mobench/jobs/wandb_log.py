@@ -113,11 +113,6 @@ def _warn(what: str, error: Exception) -> None:
     print(f"warning: W&B could not log {what}: {error}. The rows on disk are complete.", file=sys.stderr)
 
 
-def wants_finished(config: Mapping[str, Any]) -> bool:
-    """Returns whether jobs that are finished already are logged, too (`logger.finished=true`)."""
-    return bool(config["logger"].get("finished", False))  # older jobs have no such key
-
-
 def log_job(config: Mapping[str, Any], folder: JobFolder) -> None:
     """Config, curves (mean over runs), the final rows as a table, and summary numbers of a finished job."""
     how = mode(config)

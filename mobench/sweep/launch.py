@@ -105,14 +105,14 @@ def _parts(job: Planned) -> list[Planned]:
 
     found = []
     for part in parts.parts_of(make_job(job.config)):
-        chunk = part.config["hardware"]["part"]
+        chunk = part.config.hardware.part
         own = [
-            f"seeds={list(part.config['seeds'])}".replace(" ", ""),
+            f"seeds={list(part.config.seeds)}".replace(" ", ""),
             f"hardware.part={'null' if chunk is None else chunk}".replace(" ", ""),
             "hardware.split=null",
         ]
         name = f"{job.name}, {parts.named(part)}".removeprefix(", ")
-        found.append(Planned([*job.overrides, *own], part.config, folder_of(part), job.artifact, name))
+        found.append(Planned([*job.overrides, *own], part.config.plain, folder_of(part), job.artifact, name))
     return found
 
 

@@ -166,7 +166,7 @@ class Planner:
                 continue
             folder = folder_of(planned)
             ready = planned if self.use is Use.PROCESS else None
-            out.jobs.append(Planned(overrides, planned.config, folder, command.artifact, name, ready))
+            out.jobs.append(Planned(overrides, planned.config.plain, folder, command.artifact, name, ready))
 
     def _named(self, command: _Command) -> dict[str, list[str]]:
         """Overrides of the command's jobs, by name."""
@@ -201,9 +201,9 @@ class Planner:
             raise made
         from mobench.jobs.job import check_device
 
-        check_device(made.config["hardware"]["device"], here=self.use in (Use.PROCESS, Use.HERE))
+        check_device(made.config.hardware.device, here=self.use in (Use.PROCESS, Use.HERE))
         job = made.keeping_rows() if kept else made
-        needed = job.config["rerun"] or job.config["logger"]["finished"] or not folder_of(job).done
+        needed = job.config.rerun or job.config.logger.finished or not folder_of(job).done
         # to show what is there needs no data sets
         if needed and (self.use is not Use.SHOWN or command.config["cross"]):
             job.check()
