@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import io
 import json
 import multiprocessing
@@ -34,10 +35,10 @@ from campaigns.faults import LAUNCHERS
 from mobench.cli import status
 from mobench.config.schema import conf_dir
 from mobench.errors import StoreError
+from mobench.jobs import checkpoints, store, train
 from mobench.jobs import run as runner
-from mobench.jobs import store
+from mobench.jobs.build import make_job
 from mobench.jobs.store import JobFolder
-from mobench.jobs.train import threads
 from mobench.sweep import launch, launchers
 from mobench.sweep.plan import Planned
 from mobench.system import gpu_lock, processes, signals, workers
@@ -328,6 +329,7 @@ UNSOUND: dict[str, tuple[Callable[[Path], Any], str]] = {
     "truncated": (lambda path: _whole(path, path.read_bytes()[:1000]), "is corrupt"),
     "a byte fewer": (lambda path: _whole(path, path.read_bytes()[:-1]), "is corrupt"),
     "empty": (lambda path: _whole(path, b""), "is corrupt"),
+    "other bytes": (lambda path: _whole(path, path.read_bytes()[:-50] + b"!" * 50), "is corrupt"),
     "of zeros": (lambda path: _whole(path, bytes(5000)), "is corrupt"),
     "text": (lambda path: _whole(path, b"checkpoint"), "is corrupt"),
     "a folder": (_folder, "is not a file"),
@@ -385,9 +387,30 @@ def goes_on(
     return lines
 
 
+@pytest.fixture(scope="module")
+def fits(halfway: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], None]:
+    """What the job asks of a checkpoint before it continues from it."""
+    job = make_job(composed(*TWICE)).on("cpu")
+    training = train._begun(job, JobFolder(tmp_path_factory.mktemp("fits")), "", anew=True)
+    return functools.partial(checkpoints.check, training=training)
+
+
+def previous(halfway: dict[str, Path], root: Path, damage: Callable[[Path], Any], fits: Any) -> str:
+    """Loads the checkpoints of the killed job, the newer of which is damaged; returns what is said of it."""
+    folder = shutil.copytree(halfway["job"], root / "job")
+    damage(folder / "checkpoint.pt")
+    saved, (line,) = JobFolder(folder).load_checkpoint(fits)
+    assert saved is not None
+    assert saved["state"]["t"] == store._unpacked(folder / "checkpoint.prev.pt")["state"]["t"]
+    assert line.startswith(f"{folder / 'checkpoint.pt'} ")
+    assert line.endswith("; it is ignored.")
+    assert len(line) < 400
+    return line
+
+
 @pytest.mark.parametrize("name", UNFIT)
 def test_a_checkpoint_that_does_not_fit_is_named_and_ignored(
-    halfway: dict[str, Path], tmp_path: Path, resumed_at: list[tuple[int, bool]], name: str
+    halfway: dict[str, Path], fits: Any, tmp_path: Path, name: str
 ) -> None:
     """Its digest is right, but it is another job's, another version's, or of another form."""
     change, words = UNFIT[name]
@@ -395,31 +418,32 @@ def test_a_checkpoint_that_does_not_fit_is_named_and_ignored(
     def damage(path: Path) -> None:
         path.write_bytes(store._packed(change(store._unpacked(path))))
 
-    (line,) = goes_on(halfway, tmp_path, damage, False, resumed_at)
-    assert words in line
+    assert words in previous(halfway, tmp_path, damage, fits)
 
 
-@pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("name", UNSOUND)
 def test_a_checkpoint_that_cannot_be_read_is_named_and_ignored(
-    halfway: dict[str, Path], tmp_path: Path, resumed_at: list[tuple[int, bool]], name: str, both: bool
+    halfway: dict[str, Path], fits: Any, tmp_path: Path, name: str
 ) -> None:
     damage, words = UNSOUND[name]
-    assert all(words in line for line in goes_on(halfway, tmp_path, damage, both, resumed_at))
+    assert words in previous(halfway, tmp_path, damage, fits)
+
+
+@pytest.mark.parametrize("other", ["other", "method"])
+def test_a_checkpoint_of_another_job_is_named_and_ignored(
+    halfway: dict[str, Path], fits: Any, tmp_path: Path, other: str
+) -> None:
+    """It has the same shapes, and comes from the same problem: with other seeds, or another step size."""
+    line = previous(halfway, tmp_path, lambda path: shutil.copy(halfway[other] / path.name, path), fits)
+    assert f"belongs to {halfway[other].name}; it is ignored." in line
 
 
 @pytest.mark.parametrize("both", [False, True])
-@pytest.mark.parametrize("other", ["other", "method"])
-def test_a_checkpoint_of_another_job_is_named_and_ignored(
-    halfway: dict[str, Path], tmp_path: Path, resumed_at: list[tuple[int, bool]], other: str, both: bool
+@pytest.mark.parametrize("name", ["other bytes", "a folder with a file", "a pipe"])
+def test_a_job_goes_on_from_the_other_checkpoint_or_begins_anew(
+    halfway: dict[str, Path], tmp_path: Path, resumed_at: list[tuple[int, bool]], name: str, both: bool
 ) -> None:
-    """It has the same shapes, and comes from the same problem: with other seeds, or another step size."""
-
-    def damage(path: Path) -> None:
-        shutil.copy(halfway[other] / path.name, path)
-
-    for line in goes_on(halfway, tmp_path, damage, both, resumed_at):
-        assert f"belongs to {halfway[other].name}; it is ignored." in line
+    goes_on(halfway, tmp_path, UNSOUND[name][0], both, resumed_at)
 
 
 @pytest.mark.parametrize("both", [False, True])
@@ -584,7 +608,9 @@ def victim(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_killed_worker_costs_nothing(tmp_path: Path, victim: dict[str, str], launcher: str) -> None:
+def test_killed_worker_costs_nothing(
+    tmp_path: Path, victim: dict[str, str], launcher: str, mobench: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One of two jobs is killed by the system: the sweep launches it again,
     and it will resume from its checkpoint.
     """
@@ -599,8 +625,10 @@ def test_killed_worker_costs_nothing(tmp_path: Path, victim: dict[str, str], lau
     assert "jobs lost their worker" in done.stdout
     folders = [JobFolder(p) for p in sorted((root / "runs").iterdir())]
     assert [f.done for f in folders] == [True] * 2
-    alone = shell(tmp_path / "alone", *command, env=victim)
-    assert alone.returncode == 0, alone.stderr
+    monkeypatch.syspath_prepend(victim["PYTHONPATH"])
+    alone = mobench(*command, root=tmp_path / "alone")
+    monkeypatch.delitem(sys.modules, "mobench_victim")
+    assert alone.code == 0, alone.err
     for folder in folders:
         same_rows(folder, JobFolder(tmp_path / "alone/runs" / folder.key))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["alone", "code", "conf", "killed", "outputs"]
@@ -793,7 +821,6 @@ def test_the_choice_of_a_gpu_is_not_stored(monkeypatch: pytest.MonkeyPatch, tmp_
 
 def test_job_is_the_same_on_every_device() -> None:
     """A device is no part of a job: its rows are the same up to rounding, and serve everywhere."""
-    from mobench.jobs.build import make_job
     from mobench.jobs.job import identity
 
     keys = set()
