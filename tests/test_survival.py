@@ -835,15 +835,15 @@ def test_job_is_the_same_on_every_device() -> None:
 def test_parallel_jobs_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 16)
-    assert threads(None) == 16
+    assert train.threads(None) == 16
     monkeypatch.setenv(workers.PARALLEL, "4")
-    assert threads(None) == 4
-    assert threads(3) == 3
+    assert train.threads(None) == 4
+    assert train.threads(3) == 3
     monkeypatch.setenv(workers.PARALLEL, "40")
-    assert threads(None) == 1
+    assert train.threads(None) == 1
     monkeypatch.delenv(workers.PARALLEL)
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "2")
-    assert threads(None) == 2
+    assert train.threads(None) == 2
 
 
 TARGETS = {
