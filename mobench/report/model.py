@@ -32,14 +32,17 @@ VERDICTS = {
         Mark("yes", "reproduced", "✓", "measured, and within the tolerance that was fixed beforehand"),
         Mark("part", "partial", "◐", "a part holds; the reason says which part does not"),
         Mark(
-            "no", "not reproduced", "✗", "measured, and it does not hold; the reason gives the likely cause"
+            "no",
+            "not reproduced",
+            "✗",
+            "an interval or a proof excludes it; the reason names that and the likely cause",
         ),
         Mark(
             "skip",
             "inconclusive",
             "○",
-            "the run is too small or was cut short, or the paper's data are missing; the reason says what "
-            "would settle it",
+            "these rows decide nothing: one seed, an interval that holds what is claimed, lost runs, other "
+            "data, a run that is too small; the reason says which",
         ),
         Mark("pass", "check passed", "•", "our own consistency check, which no paper claims"),
         Mark(
@@ -497,14 +500,19 @@ class Site:
         return {job.key: data for data in self.data for job in data.jobs}
 
 
+def counted(claim: Claim) -> bool:
+    """Says whether a claim is in the counts: verdicts about times differ from one machine to the next."""
+    return claim.source == OWN or not claim.timed
+
+
 def tally(found: Iterable[Evidence], keys: Sequence[str] = CLAIMS) -> list[tuple[Mark, int]]:
-    """Returns how many claims have each of these verdicts."""
-    numbers = Counter(mark(evidence.claim).key for evidence in found)
+    """Returns how many claims have each of these verdicts; claims about times are in no count."""
+    numbers = Counter(mark(evidence.claim).key for evidence in found if counted(evidence.claim))
     return [(v, numbers[v.key]) for v in VERDICTS.values() if v.key in keys]
 
 
 def count(entries: Iterable[Entry]) -> list[tuple[Mark, int]]:
     """Claims per verdict; an artifact or claim that cannot be read counts as one `unreadable`."""
-    numbers = Counter(mark(claim).name for entry in entries for claim in entry.claims)
+    numbers = Counter(mark(claim).name for entry in entries for claim in entry.claims if counted(claim))
     shown = list(VERDICTS.values()) + ([UNREADABLE] if numbers[UNREADABLE.name] else [])
     return [(v, numbers[v.name]) for v in shown]
