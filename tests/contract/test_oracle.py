@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mobench.algorithms.ls import LS
-from mobench.core import Oracle, loop
+from mobench.core import Oracle, Runs, loop
 from mobench.core.bilevel import Bilevel
 from mobench.core.federated import Federated
 from mobench.errors import CompatibilityError, MobenchError
@@ -106,6 +106,24 @@ def test_a_run_alone_is_a_run_in_a_batch(problem: str) -> None:
             alone = walk(made(name, problem, part), runs.take(part), theta[part])
             for a, b in zip(alone, whole, strict=True):
                 torch.testing.assert_close(a, b[part], rtol=1e-7, atol=1e-9, msg=cases.said(name))
+
+
+@every
+def test_draws_do_not_depend_on_how_many_are_drawn(name: str) -> None:
+    """Samples and steps of the first n of 100 seeds are the same whether 100 or n are asked for."""
+    problem = next(p for p in cases.different_problems() if name in served(p))
+    small = cases.small_problem(problem)
+    preference = cases.few_runs(small).all[:1]
+
+    def walked(count: int) -> list[Tensor]:
+        runs = Runs.product(preference, range(count))
+        oracle = cases.oracle_of(name, small, runs)
+        return walk(oracle, runs, oracle.initial(runs), 2)
+
+    whole = walked(100)
+    for n in (1, 15, 16, 17, 64):
+        for few, all_ in zip(walked(n), whole, strict=True):
+            torch.testing.assert_close(few, all_[:n], rtol=1e-9, atol=1e-11)
 
 
 @every_problem

@@ -49,6 +49,20 @@ def test_starts_are_those_of_each_run_alone(name: str) -> None:
         assert torch.equal(alone.initial(few), start[part])
 
 
+COUNTS = (1, 2, 3, 7, 15, 16, 17, 31, 64, 100)  # torch draws blocks of 16 and more in another way than fewer
+
+
+@every
+def test_starts_do_not_depend_on_how_many_are_drawn(name: str) -> None:
+    """Those of the first n of 100 seeds are the same whether 100 or n are asked for."""
+    problem = cases.small_problem(name)
+    runs = Runs.product(cases.few_runs(problem).all[:1], range(COUNTS[-1]))
+    whole = problem.bind(runs).initial(runs)
+    for n in COUNTS:
+        few = Runs.product(runs.all, range(n))
+        assert torch.equal(problem.bind(few).initial(few), whole[:n]), n
+
+
 @every
 def test_a_start_that_does_not_exist_is_refused(name: str) -> None:
     problem = cases.small_problem(name)
