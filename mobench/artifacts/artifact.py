@@ -230,6 +230,8 @@ class Artifact:
         if decision.causes:
             causes = () if check.holds is True else (reason, text.cause(check.holds))
             said += [*causes, remark, text.remark]
+        if text.answer:
+            said.append(f"The authors' answer: {text.answer}")
         self._add(
             Claim(
                 id,

@@ -86,6 +86,7 @@ class Text:
         timed: the verdict depends on the machine's speed.
         exact: why it needs no interval to be refuted: arithmetic on printed numbers, a proof, runs without
             random numbers. A sentence.
+        answer: what the authors say of the verdict, with the date; shown whatever the verdict.
         when: in words, when the claim is made at all; without it the artifact must make it each time.
     """
 
@@ -102,6 +103,7 @@ class Text:
     seeds: int | None = None
     timed: bool = False
     exact: str = ""
+    answer: str = ""
     when: str = ""
 
     @property

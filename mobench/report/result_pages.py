@@ -47,7 +47,30 @@ def _environment() -> jinja2.Environment:
     env.filters |= {"cell": cell, "own_checks": own_checks, "spoken": spoken}
     env.globals |= {"VERDICTS": list(VERDICTS.values()), "CHECKS": CHECKS}
     env.globals |= {"tally": tally, "scales": scales_of, "rows": rows, "causes": causes, "abridged": abridged}
+    env.globals |= {"near_targets": near_targets}
     return env
+
+
+def near_targets(evidence: Sequence[Evidence]) -> list[tuple[str, int, int]]:
+    """Returns how many claims that name a target would hold at half, at the whole and at twice the tolerance.
+
+    A claim counts if these rows decide it and some of its numbers have a target; it holds at a factor if all
+    of those are within that times their tolerance. Each line has the factor, those that hold, and all of them.
+    """
+    named = [
+        [g for g in e.claim.gauges if g["target"] is not None]
+        for e in evidence
+        if mark(e.claim).key not in UNDECIDED
+    ]
+    named = [gauges for gauges in named if gauges]
+    lines = []
+    for words, factor in (("half", 0.5), ("whole", 1.0), ("twice", 2.0)):
+        near = sum(
+            all(abs(g["value"] - g["target"]) <= factor * (g["high"] - g["target"]) for g in gauges)
+            for gauges in named
+        )
+        lines.append((words, near, len(named)))
+    return lines
 
 
 def picture(artifact: Artifact, images: Path | None) -> str | None:
