@@ -55,7 +55,7 @@ def near_targets(evidence: Sequence[Evidence]) -> list[tuple[str, int, int]]:
     """Returns how many claims that name a target would hold at half, at the whole and at twice the tolerance.
 
     A claim counts if these rows decide it and some of its numbers have a target; it holds at a factor if all
-    of those are within that times their tolerance. Each line has the factor, those that hold, and all of them.
+    of those are within that times their tolerance. A line has the factor, those that hold, and all of them.
     """
     named = [
         [g for g in e.claim.gauges if g["target"] is not None]
