@@ -104,6 +104,15 @@ def test_results_pages_list_the_recorded_verdicts(paper: str) -> None:
     assert sorted(listed) == sorted((r["artifact"], r["claim"], r["verdict"]) for r in own)
 
 
+def test_pages_are_drawn_at_a_commit_without_changes() -> None:
+    """A reader can check out what made the numbers."""
+    text = (ROOT / "docs/results.md").read_text()
+    drawn = re.findall(r"drawn at (.*?)\) draws", text)
+    assert len(drawn) == 2
+    for commits in drawn:
+        assert re.fullmatch(r"[0-9a-f]{10}", commits), f"{commits}: draw all artifacts at one clean commit"
+
+
 def test_kept_rows_give_the_recorded_verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that `make reproduce` has drawn just now, at any scale, if a folder is named; else drawn here."""
     root = Path(os.environ.get(DRAWN, tmp_path))
