@@ -260,6 +260,10 @@ def test_several_methods_and_a_method_as_an_object() -> None:
     found = mobench.runs()
     assert sorted(found["algorithm"]) == ["Halves", "Halves", "MGDA"]
     assert set(found["status"]) == {"done"}
+    halves = found[found["algorithm"] == "Halves"]
+    assert set(halves["algorithm.factor"]) == {1.0, 2.0}
+    assert found.loc[found["algorithm"] == "MGDA", "algorithm.factor"].tolist() == [None]
+    assert not {"algorithm.outputs", "problem.start", "dtype"} & set(found)  # the same in all
     assert mobench.load(found["name"][0]).final is not None
 
     @dataclass(frozen=True, kw_only=True)

@@ -169,9 +169,11 @@ def hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None:
     for frame in frames:
         output = str(frame["output"].iloc[0])
         out[output] = {}
-        good = frame[frame["status"] == "done"]
-        for seed, group in good.groupby("seed"):
-            volume = metrics.bounded_hypervolume(group[named(frame, "f_")].to_numpy(), ref, seconds)
+        good = (frame["status"] == "done").to_numpy()
+        seeds = frame["seed"].to_numpy()
+        F = frame[named(frame, "f_")].to_numpy()
+        for seed in np.unique(seeds[good]):
+            volume = metrics.bounded_hypervolume(F[good & (seeds == seed)], ref, seconds)
             out[output][str(seed)] = volume.value
             if volume.half_width is not None:
                 widths.setdefault(output, {})[str(seed)] = volume.half_width

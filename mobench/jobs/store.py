@@ -174,8 +174,8 @@ class JobFolder:
         read = _read if time.time_ns() - newest > _TICK else _read.__wrapped__
         return read(self.path, stamps)
 
-    def _status(self) -> dict[str, Any]:
-        """What status.json says."""
+    def said(self) -> dict[str, Any]:
+        """Returns what status.json says, whatever the other files are."""
         try:
             found = read_json(self.path / "status.json")
         except FileNotFoundError:
@@ -385,8 +385,26 @@ class JobFolder:
     def config(self) -> dict[str, Any]:
         """The resolved configuration that produced the rows."""
         with self._reading("config.yaml") as path:
-            found = yaml.load(path.read_text(), Loader=_LOADER)  # noqa: S506  a safe one
-            return fields(str(path), found, {})
+            return fields(str(path), _LOADER(path.read_text()).get_single_data(), {})
+
+    def settings(self) -> dict[str, Any]:
+        """Returns what decides the rows, each part with its `class`: the identity in meta.json, or the
+        configuration where there is none yet.
+
+        Raises:
+            StoreError: they cannot be read, or are another job's.
+        """
+        meta = self._plain_meta()
+        if isinstance(meta, dict) and isinstance(meta.get("identity"), dict):
+            if why := self._other_job(meta):
+                raise StoreError(why)
+            return dict(meta["identity"])
+        return {
+            key: {**node, "class": str(node["_target_"]).rpartition(".")[2]}
+            if isinstance(node, dict) and "_target_" in node
+            else node
+            for key, node in self.config().items()
+        }
 
     def final(self) -> pd.DataFrame:
         """Rows, one per run and output rule."""
@@ -443,7 +461,7 @@ def _stamp(path: Path) -> tuple[int, int, int, int] | None:
 def _read(path: Path, stamps: tuple[Any, ...]) -> tuple[dict[str, Any], str | None]:
     """Status and damage of a folder whose files have these stamps."""
     folder = JobFolder(path)
-    status = folder._status()
+    status = folder.said()
     if status["status"] != "done":
         return status, None
     meta = folder._plain_meta()

@@ -89,6 +89,11 @@ def device_name(device: torch.device | None = None) -> str:
         import torch
 
         return torch.cuda.get_device_name(device)
+    return _processor()
+
+
+@functools.cache
+def _processor() -> str:
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
