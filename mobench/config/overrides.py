@@ -174,8 +174,9 @@ def expand_experiments(overrides: Sequence[str], own: Sequence[str] = ()) -> tup
                 elif name in known:
                     chosen.append(name)
                 else:
+                    words = unknown("experiment", name, dict.fromkeys([*sorted(own), *known]))
                     raise ConfigError(
-                        f"{unknown('experiment', name, dict.fromkeys([*sorted(own), *known]))} PAPER/all and all stand for several. "
+                        f"{words} PAPER/all and all stand for several. "
                         "To use your own files, put them in CONF/experiment and add "
                         f"--config-dir CONF or hydra.searchpath=[file://CONF]."
                     )
