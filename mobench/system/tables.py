@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def read_csv(path: Path, **options: Any) -> pd.DataFrame:
+def read_csv(path: Path | io.BytesIO, **options: Any) -> pd.DataFrame:
     """`pandas.read_csv`, in which each number is the floating-point number nearest to its text.
 
     That is the default of pandas since 3.1, which deprecates the option; older versions change the last bit
