@@ -38,6 +38,7 @@ from mobench.errors import CompatibilityError, ConfigError, MobenchError, StoreE
 from mobench.jobs.build import make_job
 from mobench.jobs.fingerprint import Opaque, fingerprint
 from mobench.jobs.rehearsal import check_names
+from mobench.jobs.remarks import equal_runs, lost_runs
 from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
 from mobench.problems.arranged import Arrangement
@@ -774,9 +775,14 @@ def _run(arguments: list[str]) -> pd.DataFrame:
         torch.set_num_threads(threads)
     if outcome.status == "failed":
         raise MobenchError(f"{outcome.key} failed: {outcome.error}\n  rows and status: {outcome.folder}")
-    if outcome.error:
-        warnings.warn(f"{outcome.key}: {outcome.error}", stacklevel=3)
-    rows = JobFolder(outcome.folder).final()
+    folder = JobFolder(outcome.folder)
+    rows = folder.final()
+    # the outcome has words of its own for runs whose solves failed
+    lost = [words for words in lost_runs(folder) if not (outcome.error and words.startswith("solver_failed"))]
+    if told := [*([outcome.error] if outcome.error else []), *lost]:
+        warnings.warn(f"{outcome.key}: {'; '.join(told)}", stacklevel=3)
+    for sentence in [] if outcome.skipped else equal_runs(folder):
+        print(f"note: {outcome.key}: {sentence}.", file=sys.stderr)
     rows.attrs[ATTRIBUTE] = str(outcome.folder.resolve())
     return rows
 

@@ -59,13 +59,24 @@ def suggest(word: str, choices: Iterable[str]) -> str:
     return f" Did you mean {' or '.join(repr(c) for c in near)}?" if near else ""
 
 
+MANY = 10  # choices that a message lists at most
+
+
+def unknown(what: str, value: str, choices: Iterable[str]) -> str:
+    """Returns the sentences about a value that is none of the choices; of many, the nearest come first."""
+    options = list(choices)
+    near = suggest(str(value), options)
+    if len(options) <= MANY:
+        return f"{what}={value!r} is unknown; choose one of {', '.join(options)}.{near}"
+    some = f"{', '.join(options[:MANY])} and {len(options) - MANY} others, which `mobench --help` lists"
+    return f"{what}={value!r} is unknown.{near} {'Else' if near else 'Please'} choose one of {some}."
+
+
 def choose(what: str, value: str, choices: Iterable[str]) -> str:
     """Return `value` if it is one of the choices, else raise ConfigError that lists them."""
     options = list(choices)
     if value not in options:
-        raise ConfigError(
-            f"{what}={value!r} is unknown; choose one of {', '.join(options)}.{suggest(str(value), options)}"
-        )
+        raise ConfigError(unknown(what, value, options))
     return value
 
 

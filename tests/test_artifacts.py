@@ -633,7 +633,7 @@ def test_a_drawing_names_the_job_that_was_left_out(mobench: Run) -> None:
     result = mobench(*FIG7, "artifact.only=[scale_2]")
     result.refused("ferero/fig7 is not drawn: the drawing needs the job", "artifact.only left out", code=1)
     assert "Traceback" not in result.err
-    assert "1 jobs, 0 already finished, 1 to run" in result.out
+    assert "1 job, 0 already finished, 1 to run" in result.out
 
 
 @pytest.mark.parametrize(

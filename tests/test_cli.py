@@ -535,7 +535,7 @@ def test_sweep_with_unknown_choice_runs_nothing(mobench: Run) -> None:
 
 def test_equal_jobs_of_a_sweep_run_once(mobench: Run) -> None:
     result = mobench("-m", "algorithm=ls", "scale=smoke,laptop", *QUICK)
-    assert result.out.startswith("1 jobs, 0 already finished, 1 to run")
+    assert result.out.startswith("1 job, 0 already finished, 1 to run")
     assert len(result.folders) == 1
 
 

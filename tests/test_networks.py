@@ -1322,7 +1322,8 @@ def test_a_batch_without_a_label_is_named_when_it_comes() -> None:
 def test_a_run_that_diverges_is_no_fault_of_a_batch() -> None:
     data = torch.randn(12, 4), torch.randn(12, 2)
     problem = mobench.networks(nn.Linear(4, 2), squares, data, batch_size=4)
-    rows = mobench.run(
-        problem=problem, **SHORT | {"steps": 60, "algorithm.step_size": 1e20, "dtype": "float32"}
-    )
+    with pytest.warns(UserWarning, match=r"diverged: 1 of 1 runs \(run 0\).*step_size \(it is 1e\+20\)"):
+        rows = mobench.run(
+            problem=problem, **SHORT | {"steps": 60, "algorithm.step_size": 1e20, "dtype": "float32"}
+        )
     assert rows["status"].tolist() == ["diverged"]

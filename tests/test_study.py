@@ -11,6 +11,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import mobench
 from mobench.cli import status
@@ -280,3 +281,24 @@ def test_pictures_keep_the_look_and_the_backend_of_a_notebook(outputs: Path, tmp
     assert captions == [f"1 of {len(rows)} runs were lost and are not drawn."]
     with pytest.raises(ConfigError, match="no column 'f_7'"):
         mobench.plot(rows, "f_7")
+
+
+def test_what_is_lost_or_done_several_times_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One warning for a job with lost runs, and a note on equal ones; not where preferences are used."""
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    common = {"preferences": 3, "seeds": [0, 1], "steps": 3, "logger": "local", "progress": False}
+    x = torch.zeros(2, dtype=torch.float64)
+    wild = mobench.objectives(
+        lambda x: torch.stack([x.square().sum().exp(), (x - 1).square().sum()]), start=x
+    )
+    with pytest.warns(
+        UserWarning, match=r"diverged: 6 of 6 runs \(run .*try a smaller algorithm.step_size \(it is 1"
+    ):
+        mobench.run(problem=wild, algorithm="ls", **{**common, "algorithm.step_size": 1e3, "steps": 40})
+    assert "ignores" not in capsys.readouterr().err
+    mobench.run(problem="vlmop2", algorithm="mgda", **common)
+    assert "MGDA ignores preferences: the 3 runs of each seed are equal" in capsys.readouterr().err
+    mobench.run(problem="vlmop2", algorithm="epo", **common)
+    assert capsys.readouterr().err.count("ignores") == 0

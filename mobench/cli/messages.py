@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mobench.config import overrides
 from mobench.jobs.outcome import Outcome
+from mobench.jobs.remarks import equal_runs, lost_runs
 from mobench.jobs.store import JobFolder, columns
 from mobench.sweep.draw import MANY, draw
 from mobench.sweep.plan import Plan
@@ -56,15 +57,7 @@ def summary(folder: JobFolder) -> str:
             table[c].append(_cell(good[c]))
         table["runs"].append(f"{len(good)} of {len(group)}")
     lines = [_text_table(table)]
-    first = rows[rows["output"] == rows["output"].iloc[0]]
-    for status, meaning in (
-        ("diverged", "a value was not finite; smaller steps may help"),
-        ("solver_failed", "a subproblem solve failed, and the runs stay at that point"),
-    ):
-        bad = first.loc[first["status"] == status, "run"].tolist()
-        if bad:
-            which = ", ".join(map(str, bad[:10])) + (", ..." if len(bad) > 10 else "")
-            lines.append(f"{status}: {len(bad)} of {len(first)} runs (run {which}): {meaning}")
+    lines += [*lost_runs(folder), *equal_runs(folder)]
     lines += _hypervolumes(meta)
     if (rows["solver_failures"] > 0).any() or rows["kkt_residual_max"].notna().any():
         worst = rows["kkt_residual_max"].max()
@@ -104,7 +97,9 @@ def announce(plan: Plan) -> None:
     distinct = len({j.folder.key for j in plan.jobs})
     todo = len(plan.todo)
     if plan.jobs:
-        say(f"{distinct} jobs, {distinct - todo} already finished, {todo} to run")
+        say(
+            f"{distinct} job{'s' if distinct != 1 else ''}, {distinct - todo} already finished, {todo} to run"
+        )
     if len(plan.unchanged) >= MANY:
         say(
             f"{len(plan.unchanged)} artifacts unchanged, "

@@ -6,9 +6,9 @@
     mobench status --failed [...]                       run again what failed, and go on with what died
     mobench status --delete problem=zdt2 algorithm=ls   list these jobs, and delete them after a yes
 
-States: done; diverged (done, but some of its runs left the finite numbers); running; dead (its process is
-gone: killed, or its machine); failed (with a reason); missing (never started). Exit code 1 if something
-failed or died.
+States: done; diverged (done, but some of its runs left the finite numbers); running; interrupted (by Ctrl-C
+or a signal); dead (its process is gone: killed, or its machine); failed (with a reason); missing (never
+started). Exit code 1 if something failed, died or was interrupted.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from mobench.config.schema import completed
 from mobench.errors import ConfigError, Interrupted, MobenchError, StoreError
 from mobench.jobs.store import JobFolder
 from mobench.study.rows import folders, matching
-from mobench.system.console import fail, say
+from mobench.system.console import duration, fail, say
 from mobench.system.paths import outputs_root
 
-ORDER = ("failed", "dead", "running", "missing", "unsolved", "diverged", "done")
+ORDER = ("failed", "dead", "interrupted", "running", "missing", "unsolved", "diverged", "done")
+UNFINISHED = ("failed", "dead", "interrupted")  # what --failed runs again
 BEATS = 10  # a job on another machine that missed so many checkpoints is dead
 LEAST = 300.0  # seconds: steps can be long
 
@@ -49,14 +50,6 @@ class JobStatus:
 
 # a name, the command that finishes it, its jobs
 Group = tuple[str, str, list[JobStatus]]
-
-
-def duration(seconds: float) -> str:
-    """3 s, 12 min, 4.5 h, 2.1 days."""
-    for size, unit in ((86400.0, "days"), (3600.0, "h")):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{max(seconds, 0):.0f} s"
 
 
 def alive(folder: JobFolder, status: dict[str, Any]) -> bool:
@@ -81,7 +74,7 @@ def look(folder: JobFolder, name: str = "") -> JobStatus:
     s = folder.status()
     state = str(s["status"])
     if state == "running":
-        state = "running" if alive(folder, s) else "dead"
+        state = "running" if alive(folder, s) else "interrupted" if s.get("interrupted") else "dead"
         part = float(s.get("progress", 0.0))
         spent = float(s.get("seconds", 0.0))
         left = f", about {duration(spent / part - spent)} left" if part > 0 and state == "running" else ""
@@ -90,7 +83,7 @@ def look(folder: JobFolder, name: str = "") -> JobStatus:
             f"step {s.get('step')} of {s.get('steps')}, {100 * part:.0f} %{left} ({where}, "
             f"seen {s.get('updated')})"
         )
-        if state == "dead":
+        if state != "running":
             words += "; will resume from its checkpoint"
     elif state == "done" and not folder.done:
         state = "failed"
@@ -162,7 +155,7 @@ def rerun(states: Iterable[JobStatus], configs: dict[str, dict[str, Any]]) -> in
     from mobench.jobs.run import run_job
     from mobench.jobs.targets import check_parts
 
-    chosen = {s.folder.key: s for s in states if s.state in ("failed", "dead")}
+    chosen = {s.folder.key: s for s in states if s.state in UNFINISHED}
     say(f"\n{len(chosen)} to rerun")
     code = 0
     for key, state in chosen.items():
@@ -223,7 +216,12 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "what", nargs="*", help="artifacts (ferero/fig3) and overrides (scale=paper); default: all folders"
     )
-    parser.add_argument("--failed", action="store_true", help="rerun failed jobs and resume dead ones")
+    parser.add_argument(
+        "--failed",
+        "--resume",
+        action="store_true",
+        help="rerun failed jobs and resume those that were stopped",
+    )
     parser.add_argument(
         "--delete",
         action="store_true",
@@ -273,12 +271,12 @@ def _run(given: argparse.Namespace) -> int:
     else:
         for name, command, group in groups:
             say("\n".join([f"{name}: {counted(group)}", *table(group, given.all)]))
-            if any(s.state in ("missing", "dead", "failed") for s in group):
+            if any(s.state in ("missing", *UNFINISHED) for s in group):
                 say(f"  to finish: {command}")
     states = [state for _, _, group in groups for state in group]
     if given.failed:
         return rerun(states, configs)
-    return int(any(s.state in ("failed", "dead") or s.fields.get("error") for s in states))
+    return int(any(s.state in UNFINISHED or s.fields.get("error") for s in states))
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -20,7 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from mobench.config import hydra_adapter, hydra_plugin, schema, searchpath, yaml_errors
 from mobench.config import overrides as conveniences
-from mobench.errors import ConfigError, suggest
+from mobench.errors import ConfigError, suggest, unknown
 
 WORD = re.compile(r"[A-Za-z_][\w./-]*")
 # Hydra keeps one store, one version and one set of resolvers for the whole process; jobs, too, have random
@@ -67,10 +67,7 @@ def explain(error: Exception) -> str:
         known = re.findall(r"^\t(.+)$", listed, re.MULTILINE)  # with the choices of plug-in folders
         if missing[1] == "hydra/launcher" and missing[2].startswith("submitit"):
             return "hardware=slurm needs the submitit launcher; install it with `pip install '.[slurm]'`."
-        return (
-            f"{missing[1]}={missing[2]!r} is unknown; choose one of "
-            f"{', '.join(known)}.{suggest(missing[2], known)}"
-        )
+        return unknown(missing[1], missing[2], known)
     if key:
         name = key[1]
         full = re.search(r"full_key: (\S+)", text)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mobench.config.schema import choices
-from mobench.errors import ConfigError, suggest
+from mobench.errors import ConfigError, unknown
 
 _TARGETED = re.compile(r"^(problem|oracle|algorithm|constraint|space|vary|cross)\.")
 _PREFERENCES = re.compile(r"^preferences\.(count|rays_deg|weights|simplex_steps)=(?!null$)")
@@ -25,7 +25,13 @@ _LISTED = re.compile(r"^(\+{0,2}(?:cross|jobs)\.[^=]+=)\[(.*)\]$", re.DOTALL)  #
 HARMLESS = ("experiment", "scale", "logger", "rerun", "progress", "checkpoint", "data_root", "hydra")
 # values of `hardware` that are part of a job's identity
 IDENTIFYING = ("hardware.part", "hardware.tf32")
+_SEVERAL = re.compile(r"(problem|oracle|algorithm|constraint|space)=\[(.*)\]")
 _COUNT = re.compile(r"^preferences=(\d[\d,]*)$")
+
+
+def _group_of(word: str) -> str | None:
+    """The group that has a choice of this name, of those that a job is made of."""
+    return next((group for group in ("problem", "algorithm", "protocol") if word in choices(group)), None)
 
 
 def normalise(overrides: Sequence[str]) -> list[str]:
@@ -58,6 +64,13 @@ def normalise(overrides: Sequence[str]) -> list[str]:
         if match := _NO_CHOICE.match(override):
             raise ConfigError(
                 f"{override} is not a valid choice; choose one of {', '.join(choices(match[1]))}."
+            )
+        if "=" not in override and (group := _group_of(override)) is not None:
+            raise ConfigError(f"{override} is no KEY=VALUE; write {group}={override}.")
+        if match := _SEVERAL.fullmatch(override):
+            raise ConfigError(
+                f"{override} names several; a job has one {match[1]}. "
+                f"Write mobench -m {match[1]}={match[2]} for a job with each."
             )
         if override.startswith("preferences=["):
             raise ConfigError(
@@ -161,9 +174,10 @@ def expand_experiments(overrides: Sequence[str], own: Sequence[str] = ()) -> tup
                 elif name in known:
                     chosen.append(name)
                 else:
+                    words = unknown("experiment", name, dict.fromkeys([*sorted(own), *known]))
                     raise ConfigError(
-                        f"experiment={name!r} is unknown; choose one of {', '.join(known)}, PAPER/all or all."
-                        f"{suggest(name, known)} To use your own files, put them in CONF/experiment and add "
+                        f"{words} PAPER/all and all stand for several. "
+                        "To use your own files, put them in CONF/experiment and add "
                         f"--config-dir CONF or hydra.searchpath=[file://CONF]."
                     )
             if not chosen:

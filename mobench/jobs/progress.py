@@ -9,6 +9,7 @@ from collections.abc import Callable
 from tqdm import tqdm
 
 from mobench.jobs.job import Job
+from mobench.system.console import duration
 
 LINE = 5.0  # seconds between plain lines, at least
 
@@ -24,7 +25,7 @@ def progress(job: Job, title: str, start: int, total: int) -> Callable[[int], No
     label = title or f"{job.problem.name}/{type(job.algorithm).__name__}"
     if not job.config.progress:
         return lambda t: None
-    return _bar(label, start, total) if sys.stderr.isatty() else _lines(label, total)
+    return _bar(label, start, total) if sys.stderr.isatty() else _lines(label, start, total)
 
 
 def _bar(label: str, start: int, total: int) -> Callable[[int], None]:
@@ -38,13 +39,15 @@ def _bar(label: str, start: int, total: int) -> Callable[[int], None]:
     return update
 
 
-def _lines(label: str, total: int) -> Callable[[int], None]:
-    last = time.monotonic()
+def _lines(label: str, start: int, total: int) -> Callable[[int], None]:
+    began = time.monotonic()
+    last = began
 
     def line(t: int) -> None:
         nonlocal last
         if time.monotonic() - last > LINE and t < total:
             last = time.monotonic()
-            print(f"{label}: step {t} of {total}", file=sys.stderr, flush=True)
+            left = (last - began) * (total - t) / max(t - start, 1)
+            print(f"{label}: step {t} of {total}, about {duration(left)} left", file=sys.stderr, flush=True)
 
     return line

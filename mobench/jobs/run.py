@@ -102,6 +102,10 @@ def _on_its_device(job: Job, folder: JobFolder, title: str) -> Outcome:
         try:
             finish(train(job, folder, title, arrived, anew), folder)
         except Interrupted:
+            with contextlib.suppress(MobenchError):  # so that nobody takes it for dead
+                said = folder.status()
+                kept = {k: said[k] for k in ("step", "steps", "progress", "seconds", "started") if k in said}
+                folder.write_status("running", **kept, interrupted=True)
             raise
         except Exception as error:
             message = in_words(error, job)

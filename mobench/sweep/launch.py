@@ -148,7 +148,8 @@ def _until_answered(jobs: list[Planned], adapter: Adapter, say: Say) -> list[Out
         groups += [g for g in (together, *alone) if g]
         if groups and lost:
             gone = "killed, out of memory or because of a machine failure"
-            say(f"{len(lost)} jobs lost their worker ({gone}); relaunched: {len(together) + len(alone)}")
+            jobs_lost = f"{len(lost)} job{'s' if len(lost) > 1 else ''}"
+            say(f"{jobs_lost} lost their worker ({gone}); relaunched: {len(together) + len(alone)}")
     return list(outcomes.values())
 
 

@@ -38,6 +38,14 @@ def fail(message: str, code: int = 1) -> int:
     return code
 
 
+def duration(seconds: float) -> str:
+    """3 s, 12 min, 4.5 h, 2.1 days."""
+    for size, unit in ((86400.0, "days"), (3600.0, "h")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{max(seconds, 0):.0f} s"
+
+
 def check_folder() -> None:
     """Raise ConfigError if the working folder has been deleted: Hydra and relative paths need it."""
     try:

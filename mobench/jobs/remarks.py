@@ -1,0 +1,48 @@
+"""What a person should know of the rows of a job: lost runs, and runs that are all equal."""
+
+from __future__ import annotations
+
+from mobench.errors import ConfigError
+from mobench.jobs.store import JobFolder, columns
+from mobench.jobs.targets import TARGET, load_class
+
+SHOWN = 10  # runs that are named, at most
+
+
+def lost_runs(folder: JobFolder) -> list[str]:
+    """Returns a sentence for each kind of lost runs, with what to try."""
+    config = folder.config()
+    rows = folder.final()
+    first = rows[rows["output"] == rows["output"].iloc[0]]
+    step = config["algorithm"].get("step_size")
+    now = "" if step is None else f" (it is {step})"
+    found = []
+    for status, meaning in (
+        ("diverged", f"a value was not finite; try a smaller algorithm.step_size{now}"),
+        ("solver_failed", "a subproblem solve failed, and the runs stay at that point"),
+    ):
+        bad = first.loc[first["status"] == status, "run"].tolist()
+        if bad:
+            which = ", ".join(map(str, bad[:SHOWN])) + (", ..." if len(bad) > SHOWN else "")
+            found.append(f"{status}: {len(bad)} of {len(first)} runs (run {which}): {meaning}")
+    return found
+
+
+def equal_runs(folder: JobFolder) -> list[str]:
+    """Returns a sentence if the method ignores preferences: the runs of a seed are one run several times."""
+    config = folder.config()
+    rows = folder.final()
+    preferences = len(rows[columns(rows, "preference_")].drop_duplicates())
+    spread = (rows.groupby(["seed", "output"])[columns(rows, "f_")].nunique(dropna=False) > 1).any(axis=None)
+    if preferences < 2 or spread or config["vary"] or not (rows["status"] == "done").all():
+        return []
+    try:
+        method = load_class(str(config["algorithm"][TARGET]), "algorithm")
+    except ConfigError:  # of a plug-in that is not here
+        return []
+    if getattr(method, "preferred", True):
+        return []
+    return [
+        f"{method.__name__} ignores preferences: the {preferences} runs of each seed are equal; "
+        "preferences=1 trains one of them"
+    ]
