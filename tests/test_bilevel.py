@@ -545,20 +545,6 @@ def test_forum_lowers_the_gap_as_it_promises_and_is_mgda_without_one(
         torch.testing.assert_close(found.x, lam, rtol=1e-5, atol=1e-6)
 
 
-def test_forum_with_several_rho_in_a_batch(quadratic: BilevelQuadratic, two: tuple[Runs, Tensor]) -> None:
-    runs, x = two
-    theta = torch.cat([x, torch.zeros(len(x), Q, dtype=torch.float64)], dim=1)
-    rho = torch.tensor([0.5, 2.0, 0.5, 2.0], dtype=torch.float64).unsqueeze(1)
-    algorithm = FORUM(step_size=0.05).stacked({"rho": rho})
-    ends = trained(ValueGap(quadratic, runs), algorithm, theta, runs, 10)[1]["theta"]
-    for r in range(4):
-        some = runs.take([r])
-        alone = trained(
-            ValueGap(quadratic, some), FORUM(step_size=0.05, rho=float(rho[r])), theta[r : r + 1], some, 10
-        )
-        torch.testing.assert_close(ends[r : r + 1], alone[1]["theta"], rtol=1e-10, atol=1e-10)
-
-
 def test_forum_programs_against_enumeration() -> None:
     from mobench.algorithms.forum import exact_weights, official_weights
 
