@@ -383,6 +383,7 @@ def test_resolve_reads_every_form() -> None:
         ({"weights": []}, 2, "non-empty"),
         ({"weights": [[math.nan, 1.0]]}, 2, "finite"),
         ({"weights": [[0.5, 0.5]], "rays_deg": [45]}, 2, "only one of"),
+        ({"simplex_steps": 3, "rays_deg": [45]}, 2, "only one of"),
         ({"rays_deg": [45]}, 3, "M=2"),
         ({"rays_deg": []}, 2, "empty"),
         ({"rays_deg": [0]}, 2, "between 0 and 90"),
