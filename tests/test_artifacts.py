@@ -252,16 +252,22 @@ def test_artifact_on_a_full_disk(mobench: Run, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_launcher(tmp_path: Path) -> None:
-    """Two processes train, this one draws."""
+    """Two processes train, this one draws. They live on from the jobs that ran beside each other to those
+    that run alone; what they were told must not.
+    """
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="needs hydra-joblib-launcher")
     root = tmp_path / "outputs"
-    done = shell(root, *FIG7, "scale=smoke", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    two = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "logger=local", "progress=false")
+    done = shell(root, "+experiment=ferero/fig7,mlm_cmoo/table1", "scale=smoke", *two, timeout=600)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("2 jobs, 0 already finished, 2 to run")
+    assert done.stdout.startswith("18 jobs, 0 already finished, 18 to run")
     check_folder(root / "artifacts/ferero/fig7", "smoke")
     status = [json.loads(p.read_text()) for p in root.glob("runs/*/status.json")]
-    assert [s["status"] for s in status] == ["done", "done"]
-    assert [json.loads(p.read_text())["at_once"] for p in root.glob("runs/*/meta.json")] == [2, 2]
+    assert [s["status"] for s in status] == ["done"] * 18
+    told: dict[bool, set[int]] = {True: set(), False: set()}
+    for path in root.glob("runs/*/meta.json"):
+        told[path.parent.name.startswith("multimnist")].add(json.loads(path.read_text())["at_once"])
+    assert told == {True: {1}, False: {2}}
     assert "Error executing job" not in done.stderr
     assert sorted(p.name for p in tmp_path.iterdir()) == ["outputs"]
 
@@ -285,22 +291,6 @@ def test_timed_jobs_run_alone(mobench: Run, planner: Any, monkeypatch: pytest.Mo
     assert groups[0] == ["ferero/fig7"] * 2
     assert len(groups) > 30
     assert all(group == ["ferero/table11"] for group in groups[1:])
-
-
-def test_jobs_know_their_neighbours(tmp_path: Path) -> None:
-    """joblib's workers live on from the jobs that ran beside each other to those that run alone;
-    what they were told must not.
-    """
-    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="needs hydra-joblib-launcher")
-    two = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "logger=local", "progress=false")
-    done = shell(
-        tmp_path / "outputs", "+experiment=ferero/fig7,mlm_cmoo/table1", "scale=smoke", *two, timeout=600
-    )
-    assert done.returncode == 0, done.stderr
-    told: dict[bool, set[int]] = {True: set(), False: set()}
-    for path in (tmp_path / "outputs").glob("runs/*/meta.json"):
-        told[path.parent.name.startswith("multimnist")].add(json.loads(path.read_text())["at_once"])
-    assert told == {True: {1}, False: {2}}
 
 
 def test_timed_jobs_are_read_where_all_were_kept(

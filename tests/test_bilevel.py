@@ -78,11 +78,12 @@ def two(quadratic: BilevelQuadratic) -> tuple[Runs, Tensor]:
 # hypergradients
 
 
-def test_closed_forms_are_those_of_automatic_differentiation(quadratic: BilevelQuadratic) -> None:
+@pytest.mark.parametrize("R", [1, 3])
+def test_closed_forms_are_those_of_automatic_differentiation(quadratic: BilevelQuadratic, R: int) -> None:
     rng = torch.Generator().manual_seed(0)
-    x = torch.randn(3, P, generator=rng).double()
-    y = torch.randn(3, 1, Q, generator=rng).double()
-    v = torch.randn(3, S, Q, generator=rng).double()
+    x = torch.randn(R, P, generator=rng).double()
+    y = torch.randn(R, 1, Q, generator=rng).double()
+    v = torch.randn(R, S, Q, generator=rng).double()
     closed = quadratic.view(x)
     graph = GraphView(x, quadratic.f, quadratic.g)
     torch.testing.assert_close(closed.lower(y), graph.lower(y))
@@ -95,6 +96,15 @@ def test_closed_forms_are_those_of_automatic_differentiation(quadratic: BilevelQ
     torch.testing.assert_close(
         closed.jacobian(y, [(y, v), (2 * y, v * v)]), graph.jacobian(y, [(y, v), (2 * y, v * v)])
     )
+
+
+def test_second_derivatives_of_two_blocks_and_of_two_columns() -> None:
+    rng = torch.Generator().manual_seed(0)
+    x, y, v = (torch.randn(3, *shape, generator=rng).double() for shape in ((2,), (2, Q), (2, Q)))
+    blocks = GraphView(x, lambda x, y: y.sum(-1), lambda x, y: x.exp() * y.square().sum(-1))
+    torch.testing.assert_close(blocks.lower_hvp(y, v), 2 * x.exp().unsqueeze(2) * v)
+    shared = GraphView(x, lambda x, y: y.sum(-1), lambda x, y: x[:, :1].exp() * y.square().sum(-1))
+    torch.testing.assert_close(shared.lower_hvp(y[:, :1], v), 2 * x[:, :1].exp().unsqueeze(2) * v)
 
 
 def test_exact_values_and_cg_in_q_steps_are_the_closed_form(
@@ -543,20 +553,6 @@ def test_forum_lowers_the_gap_as_it_promises_and_is_mgda_without_one(
             G, torch.full((3, S), 2.0, dtype=torch.float64), torch.full((3,), 2.0, dtype=torch.float64)
         )
         torch.testing.assert_close(found.x, lam, rtol=1e-5, atol=1e-6)
-
-
-def test_forum_with_several_rho_in_a_batch(quadratic: BilevelQuadratic, two: tuple[Runs, Tensor]) -> None:
-    runs, x = two
-    theta = torch.cat([x, torch.zeros(len(x), Q, dtype=torch.float64)], dim=1)
-    rho = torch.tensor([0.5, 2.0, 0.5, 2.0], dtype=torch.float64).unsqueeze(1)
-    algorithm = FORUM(step_size=0.05).stacked({"rho": rho})
-    ends = trained(ValueGap(quadratic, runs), algorithm, theta, runs, 10)[1]["theta"]
-    for r in range(4):
-        some = runs.take([r])
-        alone = trained(
-            ValueGap(quadratic, some), FORUM(step_size=0.05, rho=float(rho[r])), theta[r : r + 1], some, 10
-        )
-        torch.testing.assert_close(ends[r : r + 1], alone[1]["theta"], rtol=1e-10, atol=1e-10)
 
 
 def test_forum_programs_against_enumeration() -> None:

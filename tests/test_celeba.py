@@ -523,17 +523,6 @@ def test_pictures_fetched_in_inference_mode_serve_autodiff_later() -> None:
     )
 
 
-def test_a_run_does_not_notice_its_neighbours() -> None:
-    p = tiny()
-    runs = runs_of(40, 2, (3, 0))
-    theta = p.initial(runs)
-    together = Epochs(p, runs, 16).at(theta, {}, 7)
-    for r in range(4):
-        alone = Epochs(p, runs.take([r]), 16).at(theta[r : r + 1], {}, 7)
-        torch.testing.assert_close(alone.F[0], together.F[r], rtol=1e-13, atol=0)
-        torch.testing.assert_close(alone.jacobian()[0], together.jacobian()[r], rtol=1e-10, atol=1e-13)
-
-
 @pytest.mark.parametrize("model", ["small", "resnet18"])
 @pytest.mark.usefixtures("thin")
 def test_columns_and_values_over_whole_parts(model: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,7 @@ from mobench.core.random import counter_indices, counter_normal, counter_uniform
 from mobench.errors import ConfigError, PreferenceError
 from mobench.oracles import Exact, Minibatch
 from mobench.problems import VLMOP2, LeastSquares
+from tests.contract.cases import Faulty
 from tests.helpers import runs_at
 
 FLOAT = torch.float64
@@ -382,6 +383,7 @@ def test_resolve_reads_every_form() -> None:
         ({"weights": []}, 2, "non-empty"),
         ({"weights": [[math.nan, 1.0]]}, 2, "finite"),
         ({"weights": [[0.5, 0.5]], "rays_deg": [45]}, 2, "only one of"),
+        ({"simplex_steps": 3, "rays_deg": [45]}, 2, "only one of"),
         ({"rays_deg": [45]}, 3, "M=2"),
         ({"rays_deg": []}, 2, "empty"),
         ({"rays_deg": [0]}, 2, "between 0 and 90"),
@@ -446,51 +448,10 @@ def test_last_and_mean() -> None:
 # the loop
 
 
-# runs of a seed may see each other (populations, sets): such methods are compared seed by seed
-
-
-# members of a population interact, within a seed (tests/test_populations.py), and need a box
-
-
-class Faulty(Oracle):
-    """The exact oracle, with one run spoilt from step `begin` to step `end`."""
-
-    def __init__(
-        self, problem: Problem, runs: Runs, kind: str, run: int, begin: int, end: int = 10**9
-    ) -> None:
-        self.inner = Exact(problem, runs)
-        self.kind = kind
-        self.run = run
-        self.begin = begin
-        self.end = end
-        self.spec = self.inner.spec
-
-    def at(self, theta: Tensor, state: dict[str, Tensor], t: int, k: int = 0) -> Point:
-        point = self.inner.at(theta, state, t, k)
-        if not self.begin <= t < self.end:
-            return point
-        F = point.values().clone()
-        J = point.jacobian().clone()
-        if self.kind == "overflow":
-            J[self.run] = 1e308 * torch.sign(J[self.run])
-        else:
-            bad = math.nan if self.kind == "nan" else math.inf
-            F[self.run] = bad
-            J[self.run] = bad
-        return TablePoint(theta, point.X, point.M, {}, F, J, hessian=point.hvp)
-
-    def exact(self, theta: Tensor) -> Tensor:
-        return self.inner.exact(theta)
-
-    @property
-    def ideal(self) -> Tensor | None:
-        return self.inner.ideal
-
-
 def test_an_iterate_that_overflows_is_frozen_at_its_last_finite_value() -> None:
     runs = runs_of(VLMOP, 3, 1)
     algorithm = LS(step_size=10.0)
-    state, path = advance(algorithm, VLMOP, Faulty(VLMOP, runs, "overflow", 1, 4), runs, 8)
+    state, path = advance(algorithm, VLMOP, Faulty(Exact(VLMOP, runs), "overflow", 1, 4), runs, 8)
     assert state["alive"].tolist() == [True, False, True]
     assert torch.equal(path[1, 4:], path[1, 4:5].expand(5, -1))
 
@@ -501,7 +462,7 @@ def test_a_run_that_rests_does_not_wake_up() -> None:
     """
     runs = runs_of(VLMOP, 3, 1)
     for method in (LS(step_size=0.05), OMDTCH(step_size=0.05), MGDA(step_size=0.05)):
-        state, path = advance(method, VLMOP, Faulty(VLMOP, runs, "nan", 1, 4, 5), runs, 10)
+        state, path = advance(method, VLMOP, Faulty(Exact(VLMOP, runs), "nan", 1, 4, 5), runs, 10)
         assert state["alive"].tolist() == [True, False, True]
         assert torch.equal(path[1, 4:], path[1, 4:5].expand(7, -1))
 

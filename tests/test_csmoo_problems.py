@@ -141,31 +141,6 @@ def test_rows_of_expectation_and_sample(gaussian: ConstrainedGaussian, size: int
     )
 
 
-def test_gaussian_in_float32() -> None:
-    p = GAUSSIANS["two"]
-    x = points()
-    batch = p.draw(keys_of(len(x)), "batch0", 0, 4)
-    for b in (None, batch):
-        V, rows = p.linearize(x.float(), b)
-        assert V.dtype == rows().dtype == p.values(x.float(), b).dtype == torch.float32
-        torch.testing.assert_close(V.double(), p.values(x, b), rtol=1e-5, atol=1e-5)
-
-
-def test_gaussian_samples_are_the_same_alone_and_in_a_batch(gaussian: ConstrainedGaussian) -> None:
-    runs = runs_of(gaussian.n_objectives)
-    together, alone = (Minibatch(gaussian, r, batch_size=3) for r in (runs, runs.take([4])))
-    x = gaussian.initial(runs)
-    assert (x == 1.0).all()
-    a = together.at(x, {}, 7)
-    b = alone.at(x[4:5], {}, 7)
-    torch.testing.assert_close(a.jacobian()[4], b.jacobian()[0], rtol=1e-14, atol=0)
-    assert torch.equal(a.values()[1], a.values()[4])  # all preferences of a seed see the same samples
-    assert not torch.equal(a.values()[0], a.values()[1])
-    assert not torch.equal(a.values(), together.at(x, {}, 8).values())
-    assert a.G.shape == (9, 2)
-    assert gaussian.n_samples == math.inf
-
-
 # --- the noisy variable: its truth --------------------------------------------------------------------------
 
 
@@ -412,15 +387,6 @@ def test_rows_of_a_sample(beams: PLS) -> None:
     alone = beams.linearize(x[2:3], batch[2:3])
     assert alone is not None
     torch.testing.assert_close(alone[1]()[0], rows[2], rtol=1e-13, atol=1e-14)
-
-
-def test_beams_in_float32(beams: PLS) -> None:
-    x = beamformers(beams)
-    batch = beams.draw(keys_of(5), "batch0", 0, 4)
-    V, rows = beams.linearize(x.float(), batch)  # type: ignore[misc]  # a sample has a closed form
-    assert V.dtype == rows().dtype == beams.values(x.float()).dtype == torch.float32
-    torch.testing.assert_close(V.double(), beams.values(x, batch), rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(beams.values(x.float()).double(), beams.values(x), rtol=1e-4, atol=1e-5)
 
 
 def test_draws_are_standard_normal_and_keyed_by_run() -> None:

@@ -4,9 +4,7 @@ bookkeeping.
 
 from __future__ import annotations
 
-import io
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -514,29 +512,7 @@ def test_exchanged_users_give_exchanged_results(algorithm: Algorithm) -> None:
     np.testing.assert_allclose(a.y, b.y, rtol=0, atol=1e-9)
 
 
-# runs of a batch, checkpoints
-
-
-def mixture() -> tuple[Runs, Tensor]:
-    """Some with infeasible surrogates, of CSMOO-2 too (seeds 6 and 23)."""
-    rows = [(2.0, 0.5, 6), (0.0, 0.5, 23), (1.0, 0.2, 0), (-1.0, 0.7, 1)]
-    runs = runs_of([[a, 1.0 - a] for _, a, _ in rows], [s for *_, s in rows])
-    return runs, torch.tensor([[x] for x, *_ in rows], dtype=F64)
-
-
-@pytest.mark.parametrize("algorithm", [CSMOO1(), CSMOO2(), PenaltySGD()], ids=["csmoo1", "csmoo2", "sgd"])
-def test_a_run_alone_is_the_run_in_a_batch_in_any_order(algorithm: Algorithm) -> None:
-    runs, theta = mixture()
-    whole = follow(noisy(runs), algorithm, theta, runs, 20)
-    assert whole.infeasible.any() or isinstance(algorithm, PenaltySGD)
-    order = [2, 0, 3, 1]
-    turned = follow(noisy(runs.take(order)), algorithm, theta[order], runs.take(order), 20)
-    np.testing.assert_allclose(turned.x, whole.x[order], rtol=0, atol=1e-8)
-    np.testing.assert_array_equal(turned.infeasible, whole.infeasible[order])
-    for r in (0, 3):
-        alone = follow(noisy(runs.take([r])), algorithm, theta[[r]], runs.take([r]), 20)
-        np.testing.assert_allclose(alone.x[0], whole.x[r], rtol=0, atol=1e-8)
-        np.testing.assert_allclose(alone.y[0], whole.y[r], rtol=0, atol=1e-8)
+# runs of a batch
 
 
 def test_beams_alone_are_the_beams_in_a_batch() -> None:
@@ -551,64 +527,6 @@ def test_beams_alone_are_the_beams_in_a_batch() -> None:
     whole = path(runs)
     for r in range(3):
         np.testing.assert_allclose(path(runs.take([r])).x[0], whole.x[r], rtol=0, atol=1e-8)
-
-
-CASES: dict[str, tuple[Algorithm, Callable[[], tuple[Oracle, Runs, Tensor]]]] = {}
-
-
-def _case(name: str, algorithm: Algorithm) -> Callable[[Any], Any]:
-    def add(make: Callable[[], tuple[Oracle, Runs, Tensor]]) -> Any:
-        CASES[name] = (algorithm, make)
-        return make
-
-    return add
-
-
-@_case("csmoo1", CSMOO1())
-def _noisy_variable() -> tuple[Oracle, Runs, Tensor]:
-    runs, theta = mixture()
-    return noisy(runs), runs, theta
-
-
-@_case("csmoo2-blocks", CSMOO2(tau=0.055, beta=10.0))
-def _beams() -> tuple[Oracle, Runs, Tensor]:
-    problem = PLS(channel_seed=None)
-    runs = runs_of([[0.5, 0.5], [0.1, 0.9]], [0, 1])
-    oracle = noisy(runs, problem, batch=4, blocks=3, block_rule="random", block_rho="per_block")
-    return oracle, runs, problem.initial(runs)
-
-
-@_case("csmoo1-federated", CSMOO1())
-def _clients() -> tuple[Oracle, Runs, Tensor]:
-    problem = LeastSquares(n=4, caps=(None, 0.3))
-    runs = runs_of([[0.5, 0.5], [0.1, 0.9]], [0, 1])
-    return FederatedEMA(problem, runs, clients=3), runs, problem.initial(runs)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_saved_and_resumed_bit_for_bit(name: str) -> None:
-    algorithm, make = CASES[name]
-    oracle, runs, theta = make()
-    straight = loop.advance(oracle, algorithm, LAST, loop.start(oracle, algorithm, LAST, theta, runs, 30), 30)
-    state = loop.advance(oracle, algorithm, LAST, loop.start(oracle, algorithm, LAST, theta, runs, 30), 11)
-    saved = io.BytesIO()
-    torch.save(state, saved)
-    saved.seek(0)
-    oracle, runs, theta = make()
-    state = loop.advance(oracle, algorithm, LAST, torch.load(saved, weights_only=True), 30)
-    assert leaves(state).keys() == leaves(straight).keys()
-    for key, tensor in leaves(straight).items():
-        assert torch.equal(tensor, leaves(state)[key]), key
-
-
-def leaves(state: dict[str, Any], prefix: str = "") -> dict[str, Tensor]:
-    out: dict[str, Tensor] = {}
-    for key, item in state.items():
-        if isinstance(item, dict):
-            out |= leaves(item, f"{prefix}{key}/")
-        else:
-            out[prefix + key] = torch.as_tensor(item)
-    return out
 
 
 # the ideal point of extreme runs

@@ -330,14 +330,15 @@ def test_artifacts_whose_rows_are_kept_are_drawn_without_data(
             patch.setattr(planner, "use", Use.SHOWN)
             kept = all(job.folder.done for job in planner.plan(normalise(words)).jobs)
         if kept:
-            result = mobench(*words, "logger=local")
-            assert result.code == 0, result.err
-            # the same command may stand on two pages
-            assert ", 0 to run\n" in result.out or ", unchanged since " in result.out
-            (name,) = [word.removeprefix("+experiment=") for word in words if word.startswith("+experiment=")]
-            assert (result.root / "artifacts" / name / "claims.json").is_file()
-            drawn.append(name)
-    assert len(drawn) > 3, drawn  # what is kept is found
+            drawn.append(words)
+        if len(drawn) > 3:  # what is kept is found
+            break
+    words = drawn[3]  # tests/test_results_pages.py draws them all
+    result = mobench(*words, "logger=local")
+    assert result.code == 0, result.err
+    assert ", 0 to run\n" in result.out
+    (name,) = [word.removeprefix("+experiment=") for word in words if word.startswith("+experiment=")]
+    assert (result.root / "artifacts" / name / "claims.json").is_file()
 
 
 # the site

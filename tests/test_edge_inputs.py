@@ -28,7 +28,7 @@ from mobench.core.preferences import spread
 from mobench.errors import ConfigError, StoreError
 from mobench.jobs.failures import advice_for
 from mobench.metrics.recognition import error_rate
-from mobench.oracles import Exact, Minibatch
+from mobench.oracles import Exact
 from mobench.problems import LeastSquares
 from mobench.solvers.projections import project_weighted_simplex
 
@@ -48,27 +48,6 @@ def test_advice_on_a_job_that_varies_a_step_size(algorithm: Any) -> None:
     assert "algorithm.subproblem=cvxpy" in advice
     assert advice_for(algorithm.stacked({"step_size": COLUMN})) == advice
     assert advice_for(LS().stacked({"step_size": COLUMN})) == ""
-
-
-def test_the_public_codes_gamma_varies() -> None:
-    """Each value in a batch gives what it gives alone."""
-    problem = LeastSquares(n=6, tasks=2, samples=32)
-    values = [1e-3, 0.5]
-    runs = Runs.product(spread(2, 2), [0], 2)
-    assert runs.variant is not None
-
-    def path(method: Any, some: Runs) -> torch.Tensor:
-        oracle = Minibatch(problem, some, batch_size=8, samples=2)
-        state = loop.start(oracle, method, {}, problem.initial(some), some, 5)
-        return loop.advance(oracle, method, {}, state, 5)["theta"]
-
-    column = torch.tensor(values, dtype=torch.float64)[runs.variant].unsqueeze(1)
-    together = path(PublicCodeFERERO(step_size=0.01).stacked({"gamma": column}), runs)
-    for v, gamma in enumerate(values):
-        mine = [r for r in range(len(runs)) if int(runs.variant[r]) == v]
-        alone = path(PublicCodeFERERO(step_size=0.01, gamma=gamma), runs.take(mine))
-        torch.testing.assert_close(together[mine], alone, rtol=0, atol=1e-12)
-    assert not torch.equal(together[:2], together[2:])
 
 
 def test_epo_stays_where_all_losses_are_zero() -> None:

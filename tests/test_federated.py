@@ -4,7 +4,6 @@ closed forms, plain modules and the loops of tests/reference/federated.py, which
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import json
@@ -477,32 +476,6 @@ def test_preferences_stay_a_factor_of_the_weights() -> None:
     torch.testing.assert_close(found, w * lam / lam.sum(1, keepdim=True), rtol=1e-12, atol=0)
 
 
-PERMUTED: dict[str, Algorithm] = {name: method.algorithm for name, method in METHODS.items()} | {
-    "fedfv-all": FedFV(alpha=0.0, external_from=1),
-    "fedmgda-wide": FedMGDAPlus(epsilon=1.0),
-}
-
-
-@pytest.mark.parametrize("name", list(PERMUTED))
-def test_permuted_clients_get_permuted_weights(name: str) -> None:
-    algorithm = PERMUTED[name]
-    assert isinstance(algorithm, Weighting)
-    rounds = [round_of(s) for s in range(4)]
-    order = torch.tensor([3, 0, 4, 1, 2])
-    prefs = spread(6, 5)
-    one = algorithm.init(context(prefs))
-    other = algorithm.init(context(prefs[:, order]))
-    atol = 1e-10 if "mgda" in name else 1e-13
-    for t, (F, J) in enumerate(rounds):
-        G = J @ J.mT
-        w, one, _ = algorithm.weights(F, G, one, t)
-        v, other, _ = algorithm.weights(F[:, order], G[:, order][:, :, order], other, t)
-        torch.testing.assert_close(v, w[:, order], rtol=0, atol=atol)
-        torch.testing.assert_close((v.unsqueeze(1) @ J[:, order]), w.unsqueeze(1) @ J, rtol=0, atol=10 * atol)
-    if name not in ("fedavg", "propfair", "propfair-huber"):
-        assert not torch.allclose(w[0], w[1])
-
-
 # --- executions ---------------------------------------------------------------------------------------------
 
 MIXED = (0, 5, 3, 2)  # of three preferences with two seeds
@@ -829,25 +802,6 @@ def test_samples_are_a_function_of_seed_client_and_round() -> None:
         assert drawn(LocalSteps(other, runs, ETA, 6, batch_size=7), 2, 2) == straight[2][2]
 
 
-def test_a_new_oracle_continues_in_the_middle() -> None:
-    p = tiny("partial")
-    runs = uniform(0, 25)
-    algorithm = METHODS["omd"].algorithm
-    make = lambda: LocalSteps(p, runs, ETA, 3, batch_size=5)  # noqa: E731
-    whole = advance(make(), algorithm, runs, 5)[0]
-    state = loop.start(make(), algorithm, {}, p.initial(runs), runs, 5)
-    state = loop.advance(make(), algorithm, {}, state, 2)
-    assert torch.equal(loop.advance(make(), algorithm, {}, state, 5)["theta"], whole[:, -1])
-
-
-def test_what_local_steps_declare() -> None:
-    spec = LocalSteps(tiny(), uniform(0), ETA, 2).spec
-    assert (spec.M, spec.N, spec.P, spec.local_steps, spec.samples) == (M, 0, tiny().dim, True, 1)
-    assert spec.provides == frozenset({"jacobian", "jvp"})
-    assert not spec.stateful
-    assert spec.positive
-
-
 # --- limits in which a method is another one ----------------------------------------------------------------
 
 
@@ -913,39 +867,6 @@ def test_fedfv_without_conflicts_is_fedavg(alpha: float) -> None:
     assert (G >= 0).all()
     w, _, _ = FedFV(alpha=alpha, external_from=1).weights(F, G, {}, 5)
     torch.testing.assert_close(w, torch.full_like(w, 1 / 5), rtol=0, atol=1e-14)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ordered(LeastSquares):
-    """The same tasks in another order."""
-
-    order: tuple[int, ...] = (0, 1, 2, 3)
-    tasks: int = 4
-
-    @property
-    def name(self) -> str:
-        return "leastsquares"
-
-    def values(self, x: Tensor, batch: Any = None) -> Tensor:
-        return super().values(x, batch)[:, list(self.order)]
-
-    def linearize(self, x: Tensor, batch: Any = None) -> None:  # type: ignore[override]
-        return None
-
-
-@pytest.mark.parametrize("name", list(METHODS))
-def test_permuted_clients_give_the_same_theta(name: str) -> None:
-    algorithm = dataclasses.replace(METHODS[name].algorithm, step_size=0.1)
-    order = [2, 0, 3, 1]
-    runs = Runs.product(spread(3, 4), [0, 1])
-    turned = Runs(runs.weights[:, order], runs.seeds, runs.index, runs.all[:, order])
-    one = advance(LocalSteps(Ordered(n=6), runs, 0.05, 3), algorithm, runs, 6)
-    other = advance(LocalSteps(Ordered(n=6, order=tuple(order)), turned, 0.05, 3), algorithm, turned, 6)
-    atol = 1e-10 if "mgda" in name else 1e-12
-    torch.testing.assert_close(other[0], one[0], rtol=0, atol=atol)
-    for rule, answer in one[1].items():
-        torch.testing.assert_close(other[1][rule], answer, rtol=0, atol=atol)
-    assert (one[0][:, -1] - one[0][:, 0]).abs().max() > 1e-2
 
 
 def test_the_adaptive_average_of_falling_losses_is_the_last_iterate_seen() -> None:

@@ -504,20 +504,6 @@ def test_what_a_tape_holds() -> None:
             assert 0.95 < sum(tensors.values()) / net.held(parts) < 1.05
 
 
-def test_single_precision() -> None:
-    net = FewShotNet(3, 32, 8)
-    theta = start_of(net)
-    images = torch.rand(2, 5, 3, 32, 32, dtype=torch.float64)
-    slopes = torch.randn(2, 5, net.features, dtype=torch.float64)
-    rows = []
-    for dtype in (torch.float32, torch.float64):
-        parts = net.parts(images.to(dtype))
-        _, tape = net.forward(theta.to(dtype), parts, keep=True)
-        assert tape is not None
-        rows.append(net.backward(theta.to(dtype), parts, tape, slopes.to(dtype)))
-    assert (rows[0].double() - rows[1]).norm() < 1e-4 * rows[1].norm()
-
-
 @pytest.mark.parametrize("side", [8, 28])
 def test_sides_that_cannot_be_halved(side: int) -> None:
     with pytest.raises(ConfigError, match=rf"16, 32, 48, .* these have {side}.*problem.shrink"):

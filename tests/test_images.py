@@ -19,11 +19,9 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from torch import Tensor
 
-from mobench.algorithms.epo import EPO
 from mobench.algorithms.ferero_public_code import PublicCodeFERERO
 from mobench.algorithms.ferero_sa import StochasticFEREROSA
 from mobench.algorithms.ls import LS
-from mobench.algorithms.mgda import MGDA
 from mobench.algorithms.pmtl import PMTL
 from mobench.config import hydra_plugin
 from mobench.config.schema import conf_dir, plain
@@ -399,44 +397,6 @@ def advance(
     xs: list[Tensor] = []
     state = loop.advance(oracle, algorithm, {}, state, steps, lambda t, s, q: xs.append(s["theta"].clone()))
     return torch.stack([*xs, state["theta"]], 1), state, oracle
-
-
-TOGETHER: dict[str, Algorithm] = {
-    "ls": LS(step_size=0.2, normalize="norm"),
-    "mgda": MGDA(step_size=0.2),
-    "epo": EPO(step_size=0.2, gain=2.0, mu_floor=None),
-    "pmtl": PMTL(step_size=0.2, references=5, phase1_steps=6, until_feasible=True, normalize=True),
-    "ferero_stochastic": StochasticFEREROSA(step_size=0.2, gamma=0.1, domain="simplex"),
-    "ferero_public_code": PublicCodeFERERO(step_size=0.2, gamma=0.01),
-}
-
-
-@pytest.mark.parametrize("name", list(TOGETHER))
-def test_a_model_alone_goes_the_way_it_goes_among_others(name: str) -> None:
-    p = tiny(model="small", execution="grouped" if name == "ls" else "auto")
-    runs = runs_at(*RAYS, seeds=(4, 2))
-    together, state, oracle = advance(p, TOGETHER[name], runs, 20)
-    assert state["alive"].all()
-    assert not state["fail"].any()
-    for r in (1, 4):
-        path, _, alone = advance(p, TOGETHER[name], runs.take([r]), 20)
-        assert torch.equal(alone.batch(7).chosen[0], oracle.batch(7).chosen[oracle.group[r]])
-        assert torch.equal(path[0, 0], together[r, 0])
-        torch.testing.assert_close(path[0], together[r], rtol=0, atol=1e-9)
-    assert (together[1, -1] - together[1, 0]).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("name", ["pmtl", "ferero_public_code"])
-def test_a_new_oracle_continues_in_the_middle_of_an_epoch(name: str) -> None:
-    p = tiny(model="small")
-    runs = runs_at(*RAYS, seeds=(4, 2))
-    algorithm = TOGETHER[name]
-    whole, _, _ = advance(p, algorithm, runs, 9)
-    first = Epochs(p, runs, batch_size=16, samples=algorithm.samples)
-    state = loop.start(first, algorithm, {}, p.initial(runs), runs, 9)
-    state = loop.advance(first, algorithm, {}, state, 4)
-    second = Epochs(p, runs, batch_size=16, samples=algorithm.samples)
-    assert torch.equal(loop.advance(second, algorithm, {}, state, 9)["theta"], whole[:, -1])
 
 
 def compare(

@@ -479,15 +479,6 @@ def test_caps_cost_no_further_gradients(monkeypatch: pytest.MonkeyPatch) -> None
         assert plain == 4 * (2 + (4 if options == {} else 0))
 
 
-def test_a_run_is_the_same_alone_and_in_a_batch() -> None:
-    runs = Runs.product(THIRDS, [0, 1, 2])
-    together, _, _ = follow(Exact(BallAndHalfSpace(), runs), MLMCMOO(), runs, 50)
-    for r, seed in enumerate((0, 1, 2)):
-        own = Runs.product(THIRDS, [seed])
-        alone, _, _ = follow(Exact(BallAndHalfSpace(), own), MLMCMOO(), own, 50)
-        torch.testing.assert_close(alone[:, 0], together[:, r], rtol=0, atol=1e-12)
-
-
 def test_clip_of_the_hessian_term() -> None:
     runs = Runs.product(THIRDS, [0, 1, 2])
     oracle = Exact(BallAndHalfSpace(), runs)

@@ -32,8 +32,6 @@ from mobench.core.output import make_output
 from mobench.core.preferences import spread
 from mobench.core.random import generator
 from mobench.errors import CompatibilityError, ConfigError
-from mobench.jobs.run import run_job
-from mobench.jobs.store import JobFolder
 from mobench.metrics.hypervolume import hypervolume
 from mobench.oracles import EMA, Epochs, Exact, Minibatch
 from mobench.problems import VLMOP2, ZDT1, LeastSquares
@@ -41,7 +39,7 @@ from mobench.problems.multi_mnist import MultiMNIST
 from mobench.spaces import Boxed, HeadBias, Hybrid, Subspace
 from mobench.spaces.hybrid import task_weights
 from tests.conftest import Run
-from tests.test_runner import When, composed, die, disturb, same_rows
+from tests.test_runner import composed
 
 FLOAT = torch.float64
 ZDT = ZDT1(n=5, start={"kind": "uniform", "low": 0.0, "high": 1.0, "per_preference": True})
@@ -111,18 +109,6 @@ def path(
 
 def central(fn: Any, a: Tensor, v: Tensor, h: float = 1e-6) -> Tensor:
     return (fn(a + h * v) - fn(a - h * v)) / (2 * h)
-
-
-def equal(a: Any, b: Any, where: str = "state") -> None:
-    if isinstance(a, dict):
-        assert a.keys() == b.keys(), where
-        for key in a:
-            equal(a[key], b[key], f"{where}.{key}")
-    elif isinstance(a, Tensor):
-        assert a.dtype == b.dtype, where
-        assert torch.equal(a.nan_to_num(nan=-7.0), b.nan_to_num(nan=-7.0)), where
-    else:
-        assert a == b, where
 
 
 # spaces
@@ -835,61 +821,6 @@ def test_psl_takes_eight_objectives() -> None:
 
 # runs of a batch
 
-JOBS = [(NSGAII(), None), (NSGAII(), "subspace"), (NSGAII(), "hybrid"), (PSL(**TINY), "subspace")]
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "space"), JOBS, ids=["nsga2", "nsga2-subspace", "nsga2-hybrid", "psl-subspace"]
-)
-def test_seeds_do_not_notice_each_other(algorithm: Population, space: str | None) -> None:
-    def oracle(runs: Runs) -> Oracle:
-        if space is None:
-            return Exact(ZDT, runs)
-        inner = Epochs(TASKS, runs, batch_size=8)
-        if space == "hybrid":
-            return Hybrid(inner, TASKS, runs, step=0.02)
-        return Subspace(inner, TASKS, runs, k=4, warm_steps=2, warm_step=0.01)
-
-    both = members(4, 0, 1)
-    whole, _, _ = path(oracle(both), algorithm, both, 3)
-    for seed in (0, 1):
-        runs = members(4, seed)
-        alone, _, _ = path(oracle(runs), algorithm, runs, 3)
-        torch.testing.assert_close(alone["theta"], whole["theta"][both.seeds == seed], rtol=0, atol=1e-9)
-    assert not torch.allclose(whole["theta"][both.seeds == 0], whole["theta"][both.seeds == 1])
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "space"), JOBS, ids=["nsga2", "nsga2-subspace", "nsga2-hybrid", "psl-subspace"]
-)
-def test_a_checkpoint_continues_to_the_bit(algorithm: Population, space: str | None, tmp_path: Path) -> None:
-    runs = members(3, 0, 1)
-
-    def oracle() -> Oracle:
-        if space is None:
-            return Exact(ZDT, runs)
-        inner = LossCap(Epochs(TASKS, runs, batch_size=8), TASKS, runs, value=0.5)
-        if space == "hybrid":
-            return Hybrid(inner, TASKS, runs, step=0.02)
-        return Subspace(inner, TASKS, runs, k=4, warm_steps=2, warm_step=0.01)
-
-    def untimed(state: dict[str, Any]) -> dict[str, Any]:
-        return state | {"oracle": {k: v for k, v in state["oracle"].items() if k != "warm_seconds"}}
-
-    rules = {"last": make_output("last")}
-    one = oracle()
-    through = loop.advance(one, algorithm, rules, begin(one, algorithm, runs, 4), 4)
-    two = oracle()
-    half = loop.advance(two, algorithm, rules, begin(two, algorithm, runs, 4), 2)
-    for name, tensor in half["alg"]["memory"].items():
-        assert len(tensor) == 6, name
-        assert tensor.is_contiguous()
-    torch.save(half, tmp_path / "state.pt")
-    other = oracle()
-    resumed = loop.advance(other, algorithm, rules, torch.load(tmp_path / "state.pt", weights_only=True), 4)
-    equal(untimed(through), untimed(resumed))
-    assert torch.equal(one.exact(through["theta"]), other.exact(resumed["theta"]))
-
 
 @pytest.mark.parametrize("algorithm", [NSGAII(), PSL(**TINY)], ids=["nsga2", "psl"])
 def test_float32_iterates_stay_in_the_box(algorithm: Population) -> None:
@@ -1054,42 +985,6 @@ def test_multi_mnist_in_a_subspace(mobench: Run) -> None:
     assert warm.code == 0, warm.err
     frames = [folder.final() for folder in warm.folders if "ls" in folder.key]
     assert (frames[0]["warm_seconds"] > 0).all()
-
-
-LITTLE = ("algorithm.n_init=6", "algorithm.updates=5")
-KILLED = {
-    "nsga2": ("algorithm=nsga2", "problem=zdt1", "problem.n=4", "steps=30"),
-    "nsga2-full": ("algorithm=nsga2", "problem=vlmop2", "space=full", "space.bound=2.0", "steps=20"),
-    "psl": ("algorithm=psl", "problem=vlmop2", "space=subspace", "space.k=3", *LITTLE, "steps=5"),
-    "hybrid": (
-        "algorithm=nsga2",
-        "problem=least_squares",
-        "oracle=epochs",
-        "space=hybrid",
-        "space.step=0.01",
-        "steps=20",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", KILLED)
-def test_killed_and_resumed_bit_for_bit(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seeds = "seeds=[1]" if case == "psl" else "seeds=[0,1]"
-    config = composed(*KILLED[case], "preferences=3", seeds, "checkpoint.seconds=0", "logger=local")
-    from tests.test_runner import Killed
-
-    def midway(rules: dict[str, Any], state: dict[str, Any]) -> bool:
-        return state["t"] >= 3
-
-    when: When = midway
-    with monkeypatch.context() as patch:
-        disturb(patch, when, die)
-        with pytest.raises(Killed):
-            run_job(config, tmp_path / "killed")
-    done = run_job(config, tmp_path / "killed")
-    assert done.status == "done", done.error
-    undisturbed = run_job(config, tmp_path / "undisturbed")
-    same_rows(JobFolder(done.folder), JobFolder(undisturbed.folder))
 
 
 def test_moocore_agrees_with_the_staircase() -> None:

@@ -15,8 +15,9 @@ from mobench.core import Box, Free, Problem, Runs
 from mobench.core.preferences import resolve
 from mobench.errors import ConfigError
 from mobench.metrics import front_distance
-from mobench.oracles import Exact, Minibatch
+from mobench.oracles import Exact
 from mobench.problems import DTLZ2, VLMOP2, ZDT1, ZDT2, ZDT3, LeastSquares
+from tests.test_conventions import dtlz, zdt
 
 CONF = Path(__file__).parents[1] / "conf" / "problem"
 MINE = ("vlmop2", "zdt1", "zdt2", "zdt3", "dtlz2", "least_squares")
@@ -81,33 +82,6 @@ def test_closed_form_equals_autodiff(problem: Problem) -> None:
     torch.testing.assert_close(rows(), autodiff(problem.values, x), rtol=1e-12, atol=1e-14)
 
 
-def test_rows_equal_central_differences(problem: Problem) -> None:
-    x = 0.1 + 0.8 * some(problem, 3)
-    h = 1e-6
-    J = problem.linearize(x)[1]()  # type: ignore[index]  # closed forms everywhere here
-    for i in range(problem.dim):
-        e = torch.zeros_like(x)
-        e[:, i] = h
-        slope = (problem.values(x + e) - problem.values(x - e)) / (2 * h)
-        torch.testing.assert_close(J[:, :, i], slope, rtol=1e-6, atol=1e-7)
-
-
-def test_float32_in_float32_out(problem: Problem) -> None:
-    x = some(problem, dtype=torch.float32)
-    F, rows = problem.linearize(x)  # type: ignore[misc]  # closed forms everywhere here
-    assert F.dtype == rows().dtype == problem.values(x).dtype == torch.float32
-    torch.testing.assert_close(F.double(), problem.values(x.double()), rtol=1e-5, atol=1e-5)
-
-
-def test_a_run_does_not_notice_its_neighbours(problem: Problem) -> None:
-    x = some(problem)
-    F, rows = problem.linearize(x)  # type: ignore[misc]  # closed forms everywhere here
-    for r in range(len(x)):
-        f, j = problem.linearize(x[r : r + 1])  # type: ignore[misc]  # closed forms everywhere here
-        torch.testing.assert_close(f[0], F[r], rtol=1e-14, atol=1e-15)
-        torch.testing.assert_close(j()[0], rows()[r], rtol=1e-13, atol=1e-14)
-
-
 def test_hessian_vector_product_exists_and_is_the_slope_of_pull(problem: Problem) -> None:
     x = 0.1 + 0.8 * some(problem, 2)
     runs = runs_of(problem.n_objectives, 1, (0, 1))
@@ -126,55 +100,13 @@ def test_constants_made_in_inference_mode_serve_autodiff_later() -> None:
     assert autodiff(problem.values, some(problem)).isfinite().all()
 
 
-# --- values of the literature's definitions, in NumPy -------------------------------------------------------
+# --- values of the literature's definitions; others are in tests/test_conventions.py ------------------------
 
 
-def zdt_by_hand(which: int, x: np.ndarray) -> list[float]:
-    n = len(x)
-    f1 = x[0]
-    g = 1 + 9 * sum(x[i] for i in range(1, n)) / (n - 1)
-    h = {
-        1: 1 - np.sqrt(f1 / g),
-        2: 1 - (f1 / g) ** 2,
-        3: 1 - np.sqrt(f1 / g) - (f1 / g) * np.sin(10 * np.pi * f1),
-    }[which]
-    return [f1, g * h]
-
-
-def dtlz2_by_hand(M: int, x: np.ndarray) -> list[float]:
-    g = sum((x[i] - 0.5) ** 2 for i in range(M - 1, len(x)))
-    f = []
-    for m in range(1, M + 1):
-        value = 1 + g
-        for i in range(1, M - m + 1):
-            value *= np.cos(x[i - 1] * np.pi / 2)
-        if m > 1:
-            value *= np.sin(x[M - m] * np.pi / 2)
-        f.append(value)
-    return f
-
-
-def vlmop2_by_hand(x: np.ndarray) -> list[float]:
-    c = 1 / np.sqrt(len(x))
-    return [1 - np.exp(-sum((t - c) ** 2 for t in x)), 1 - np.exp(-sum((t + c) ** 2 for t in x))]
-
-
-@pytest.mark.parametrize(
-    ("problem", "by_hand"),
-    [
-        (VLMOP2(), vlmop2_by_hand),
-        (ZDT1(), lambda x: zdt_by_hand(1, x)),
-        (ZDT2(), lambda x: zdt_by_hand(2, x)),
-        (ZDT3(), lambda x: zdt_by_hand(3, x)),
-        (DTLZ2(), lambda x: dtlz2_by_hand(3, x)),
-        (DTLZ2(M=4), lambda x: dtlz2_by_hand(4, x)),
-    ],
-    ids=["vlmop2", "zdt1", "zdt2", "zdt3", "dtlz2", "dtlz2-4"],
-)
-def test_values_of_the_definition(problem: Problem, by_hand: Callable[[np.ndarray], list[float]]) -> None:
-    x = some(problem)
-    expected = torch.tensor([by_hand(row) for row in x.numpy()], dtype=torch.float64)
-    torch.testing.assert_close(problem.values(x), expected, rtol=1e-13, atol=1e-14)
+def test_dtlz2_of_four_objectives() -> None:
+    x = some(DTLZ2(M=4))
+    expected = torch.from_numpy(dtlz(2, x.numpy(), 4))
+    torch.testing.assert_close(DTLZ2(M=4).values(x), expected, rtol=1e-13, atol=1e-14)
 
 
 def test_least_squares_is_the_sum_over_its_data() -> None:
@@ -199,7 +131,7 @@ def test_floor_bounds_the_slope_and_leaves_the_values(problem: ZDT1 | ZDT3) -> N
     x[:, 0] = torch.tensor([0.0, 1e-12, 0.5e-6, 2e-6])
     F, rows = problem.linearize(x)  # type: ignore[misc]  # closed forms
     which = 1 if isinstance(problem, ZDT1) else 3
-    expected = torch.tensor([zdt_by_hand(which, row) for row in x.numpy()], dtype=torch.float64)
+    expected = torch.from_numpy(zdt(which, x.numpy()))
     torch.testing.assert_close(F, expected, rtol=1e-13, atol=1e-15)
     torch.testing.assert_close(problem.values(x), expected, rtol=1e-13, atol=1e-15)
     J = rows()
@@ -440,20 +372,6 @@ def test_batch_rows_equal_autodiff_and_runs_have_their_own_batches() -> None:
     for r in range(5):
         terms = [0.5 * ((d.A[i] @ x[r]) - d.b[i]) ** 2 for i in batch[r].tolist()]
         torch.testing.assert_close(F[r], torch.stack(terms).mean(0))
-
-
-def test_minibatch_oracle_serves_it() -> None:
-    p = LeastSquares()
-    assert p.n_samples == 256
-    runs = runs_of(2)
-    oracle = Minibatch(p, runs, batch_size=16, samples=2)
-    x = p.initial(runs)
-    a = oracle.at(x, {}, 0, 0)
-    b = oracle.at(x, {}, 0, 1)
-    assert not torch.equal(a.values(), b.values())
-    alone = Minibatch(p, runs.take([4]), batch_size=16, samples=2).at(x[4:5], {}, 0, 1)
-    torch.testing.assert_close(alone.jacobian()[0], b.jacobian()[4])
-    assert a.hvp(runs.weights, x).isfinite().all()
 
 
 # --- configuration files ------------------------------------------------------------------------------------

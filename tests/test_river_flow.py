@@ -472,17 +472,6 @@ def test_other_derivatives_and_float32() -> None:
         torch.testing.assert_close(single.jacobian().double(), point.jacobian(), rtol=1e-3, atol=1e-5)
 
 
-def test_a_run_does_not_notice_its_neighbours() -> None:
-    p = RiverFlow(train_size=80)
-    runs = runs_of(2, (3, 0))
-    together = Epochs(p, runs, 16).at(p.initial(runs), {}, 7)
-    theta = p.initial(runs)
-    for r in range(4):
-        alone = Epochs(p, runs.take([r]), 16).at(theta[r : r + 1], {}, 7)
-        torch.testing.assert_close(alone.F[0], together.F[r], rtol=1e-13, atol=0)
-        torch.testing.assert_close(alone.jacobian()[0], together.jacobian()[r], rtol=1e-10, atol=1e-13)
-
-
 def test_rows_fetched_in_inference_mode_serve_autodiff_later() -> None:
     p = RiverFlow(train_size=30)
     theta = p.initial(runs_of(1)).float()

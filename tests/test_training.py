@@ -14,18 +14,16 @@ from torch.utils.checkpoint import checkpoint
 import mobench
 from mobench.config.compose import compose
 from mobench.config.schema import choices
-from mobench.core import loop
+from mobench.core import Free, Spec, loop
 from mobench.core.preferences import Runs
 from mobench.errors import CompatibilityError, ConfigError, MobenchError, PreferenceError
 from mobench.jobs.targets import instantiate
 from mobench.oracles import Exact
 from mobench.problems import VLMOP2
 from mobench.training import Balanced, Info, solve
+from tests.contract.cases import algorithm_of
 
 F64 = torch.float64
-SEARCH = {"nsga2", "psl", "cosmos", "phn", "phn_epo"}  # they choose the points themselves
-TWO_SAMPLES = {"ferero_stochastic", "ferero_public_code", "modo"}
-OTHERS = {"forum": "a value function gap", "mlm_cmoo": "Hessian products"}
 
 
 def made(name: str, **options: Any) -> Any:
@@ -35,7 +33,14 @@ def made(name: str, **options: Any) -> Any:
 
 
 def fits(name: str) -> bool:
-    return name not in SEARCH | TWO_SAMPLES and name not in OTHERS
+    """As its class declares, it steps along gradients of one sample."""
+    method = algorithm_of(name)
+    chooses = method.derivative_free or method.replaces
+    needs = method.needs(Spec(R=1, M=2, N=0, P=3, X=Free()))
+    return not (chooses or method.samples > 1 or method.constraints[0] > 0 or "hvp" in needs)
+
+
+FITTING = {name: fits(name) for name in choices("algorithm")}
 
 
 def internal(problem: Any, name: str, preference: list[float], steps: int) -> Tensor:
@@ -75,7 +80,7 @@ def outside(problem: Any, name: str, start: Tensor, preference: list[float], ste
     return torch.stack(xs)
 
 
-@pytest.mark.parametrize("name", [name for name in choices("algorithm") if fits(name)])
+@pytest.mark.parametrize("name", [name for name, fitting in FITTING.items() if fitting])
 def test_a_loop_of_ones_own_is_the_internal_loop(name: str) -> None:
     problem = VLMOP2()
     preference = [0.3, 0.7]
@@ -93,8 +98,8 @@ def test_constraints(name: str) -> None:
     torch.testing.assert_close(found, inside, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", sorted(SEARCH | TWO_SAMPLES | set(OTHERS)))
-def test_what_needs_more_than_one_sample_is_refused(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name, fitting in FITTING.items() if not fitting])
+def test_what_needs_more_than_gradients_of_one_sample_is_refused(name: str) -> None:
     with pytest.raises(CompatibilityError):
         solve(name, rows(M=2), torch.ones(2, dtype=F64))
 

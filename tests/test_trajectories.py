@@ -8,7 +8,9 @@ nothing else.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -146,6 +148,16 @@ CASES: dict[str, tuple[Any, Any, int, Callable[..., Any]]] = {
         lambda x, w, **k: omd.run(REFERENCE, x, w, lambda_step=1.0, variant="eg", box=BOX, **k),
     ),
 }
+
+
+def test_the_loops_know_nothing_of_the_package() -> None:
+    for path in (Path(__file__).parent / "reference").glob("*.py"):
+        autograd = path.name in ("images.py", "bilevel_torch.py")  # networks need it
+        forbidden = ("mobench",) if autograd else ("mobench", "torch")
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not any(name.split(".")[0] in forbidden for name in names), path
 
 
 @pytest.mark.parametrize("name", CASES)

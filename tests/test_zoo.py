@@ -207,30 +207,6 @@ def test_certificates_of_every_rank_and_scale(name: str) -> None:
                     torch.testing.assert_close(d, base, rtol=1e-5, atol=1e-6 * float(base.abs().max()))
 
 
-@pytest.mark.parametrize("name", EXACT)
-def test_a_diverged_run_does_not_touch_the_others(name: str) -> None:
-    J = jacobian("random", 5, 3)
-    d, _ = directions(EXACT[name], J)
-    J[2, 0, 0] = torch.nan
-    other, info = directions(EXACT[name], J)
-    assert other[2].isnan().any()
-    assert not info.fail.any()
-    keep = [0, 1, 3, 4]
-    torch.testing.assert_close(other[keep], d[keep], rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", EXACT)
-def test_a_run_alone_is_a_run_in_a_batch(name: str) -> None:
-    J = jacobian("random", 60, 9)
-    d, _ = directions(EXACT[name], J)
-    for r in (0, 41):
-        alone = EXACT[name].init(context(9, 60))
-        state = {key: value[r : r + 1] for key, value in alone.items()}
-        G = J[r : r + 1] @ J[r : r + 1].mT
-        w = EXACT[name].weights(torch.ones(1, 9).to(DTYPE), G, state, 0)[0]
-        torch.testing.assert_close((w.unsqueeze(1) @ J[r : r + 1]).squeeze(1)[0], d[r], rtol=1e-9, atol=1e-9)
-
-
 def test_projections_by_active_sets_and_by_pivoting_are_the_same() -> None:
     for family in ("random", "low rank", "opposed", "zero row"):
         J = jacobian(family, 6, 8)

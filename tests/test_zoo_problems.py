@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -15,6 +14,7 @@ from mobench.errors import ConfigError
 from mobench.oracles import Exact
 from mobench.problems import DTLZ, RE, UF
 from mobench.problems.re import DESIGNS
+from tests.test_conventions import uf
 from tests.test_problems import dominated, some
 
 DTYPE = torch.float64
@@ -78,33 +78,6 @@ def test_dtlz_is_pymoos(p: DTLZ) -> None:
     assert p.distance_to_front(p.values(x)).min() > 1e-3
 
 
-def uf_by_hand(which: int, x: np.ndarray) -> list[float]:
-    """The definitions of the CEC 2009 report, in its own variables."""
-    n = len(x)
-    x1 = x[0]
-    sums = [0.0, 0.0]
-    products = [1.0, 1.0]
-    counts = [0, 0]
-    for j in range(2, n + 1):
-        odd = j % 2
-        s = 6 * np.pi * x1 + j * np.pi / n
-        if which in (1, 4, 7):
-            y = x[j - 1] - np.sin(s)
-        elif which == 2:
-            size = 0.3 * x1**2 * np.cos(4 * s) + 0.6 * x1
-            y = x[j - 1] - size * (np.cos(s) if odd else np.sin(s))
-        else:
-            y = x[j - 1] - x1 ** (0.5 * (1 + 3 * (j - 2) / (n - 2)))
-        sums[1 - odd] += abs(y) / (1 + np.exp(2 * abs(y))) if which == 4 else y * y
-        products[1 - odd] *= np.cos(20 * y * np.pi / np.sqrt(j))
-        counts[1 - odd] += 1
-    if which == 3:
-        sums = [4 * s - 2 * c + 2 for s, c in zip(sums, products, strict=True)]
-    one = x1**0.2 if which == 7 else x1
-    two = {1: 1 - x1**0.5, 2: 1 - x1**0.5, 3: 1 - x1**0.5, 4: 1 - x1**2, 7: 1 - x1**0.2}[which]
-    return [one + 2 / counts[0] * sums[0], two + 2 / counts[1] * sums[1]]
-
-
 @pytest.mark.parametrize("p", UFS, ids=lambda p: f"{p.name}-{p.n}")
 def test_uf_is_its_definition(p: UF) -> None:
     u = some(p, 4)
@@ -112,7 +85,7 @@ def test_uf_is_its_definition(p: UF) -> None:
     x = u.clone()
     if reach is not None:
         x[:, 1:] = reach * (2 * u[:, 1:] - 1)
-    by_hand = torch.tensor([uf_by_hand(p.which, row) for row in x.numpy()], dtype=DTYPE)
+    by_hand = torch.from_numpy(uf(p.which, x.numpy()))
     torch.testing.assert_close(p.values(u), by_hand, rtol=1e-12, atol=1e-12)
     F = p.front(300)
     assert not dominated(F, F, margin=1e-12).any()

@@ -7,6 +7,8 @@ A name needs no entry here. What is special about a class stands beside the clas
 from __future__ import annotations
 
 import dataclasses
+import io
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ from mobench.config.schema import choices, conf_dir
 from mobench.core import Algorithm, Oracle, Problem, Runs, Set, Weighting, loop
 from mobench.core.compatibility import reasons
 from mobench.core.output import make_output
-from mobench.core.point import Point
+from mobench.core.point import Point, TablePoint
 from mobench.core.preferences import spread
 from mobench.errors import ConfigError, MobenchError
 from mobench.jobs.targets import instantiate, load_class, parameters
@@ -313,6 +315,28 @@ class Wrapped(Oracle):
         return self.inner.ideal
 
 
+class Faulty(Wrapped):
+    """One run is spoilt in some steps: NaN, infinite or far too long."""
+
+    def __init__(self, inner: Oracle, kind: str, run: int, begin: int, end: int = 10**9) -> None:
+        super().__init__(inner)
+        self.kind = kind
+        self.run = run
+        self.steps = range(begin, end)
+
+    def at(self, theta: Tensor, state: dict[str, Any], t: int, k: int = 0) -> Point:
+        point = self.inner.at(theta, state, t, k)
+        if t not in self.steps:
+            return point
+        F = point.values().clone()
+        J = point.jacobian().clone()
+        if self.kind == "overflow":
+            J[self.run] = 1e308 * torch.sign(J[self.run])
+        else:
+            F[self.run] = J[self.run] = math.nan if self.kind == "nan" else math.inf
+        return TablePoint(theta, point.X, point.M, {}, F, J, hessian=point.hvp)
+
+
 class Watched(Wrapped):
     """Points that record; `changes` to its Spec take abilities away."""
 
@@ -393,6 +417,16 @@ def tensors(state: Any, where: str = "state") -> Iterator[tuple[str, Tensor]]:
             yield f"{where}.{key}", value
         else:
             assert isinstance(value, int), f"{where}.{key}={value!r} is neither tensor nor number of a step"
+
+
+def reloaded(state: dict[str, Any]) -> dict[str, Any]:
+    """The state as a checkpoint gives it back."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=True)
+    assert isinstance(loaded, dict)
+    return loaded
 
 
 def equal(a: Mapping[str, Any], b: Mapping[str, Any]) -> None:

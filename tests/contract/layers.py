@@ -53,12 +53,18 @@ def check_parameters(layer: str, name: str) -> None:
 
 
 def check_seeds_alone(layer: str, name: str) -> None:
-    """All runs of a seed by themselves: a space is one for all of them."""
+    """All runs of a seed by themselves: a space is one for all of them. Another one continues to the bit from
+    the state of the first step.
+    """
     for problem in problems_of(layer, name):
         whole = made(layer, name, problem)
         small = cases.small_problem(problem)
         runs = cases.few_runs(small)
         theta = cases.beside(whole.spec.X, whole.initial(runs))
+        first = whole.at(theta, whole.init(theta), 0)
+        first.values()
+        later = made(layer, name, problem).at(theta, cases.reloaded(first.state), 1).values()
+        assert torch.equal(later, whole.at(theta, first.state, 1).values())
         for seed in (0, 1):
             part = [r for r, one in enumerate(runs.seeds.tolist()) if one == seed]
             alone = made(layer, name, problem, part)

@@ -54,6 +54,9 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("CONTRIBUTING.md", "pyproject.toml", "README.md"):
         shutil.copy(REPOSITORY / name, folder / name)
     (folder / "experiments").symlink_to(REPOSITORY / "experiments")
+    for name in ("mobench/kernels", "mobench/solvers/kernels"):  # what is compiled for one is for the other
+        shutil.rmtree(folder / name)
+        (folder / name).symlink_to(REPOSITORY / name)
     (folder / "mobench" / "algorithms" / "mine.py").write_text(PYTHON)
     (folder / "conf" / "algorithm" / "inverse_loss.yaml").write_text(YAML)
     return folder

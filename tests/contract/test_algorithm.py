@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
-from mobench.core import Algorithm, Oracle, Point, Runs, Set, TablePoint, loop
+from mobench.core import Algorithm, Oracle, Runs, Set, loop
 from mobench.core.output import make_output
 from mobench.errors import ConfigError, MobenchError
 from mobench.jobs.targets import parameters
@@ -99,28 +98,6 @@ def test_a_run_alone_is_a_run_in_a_batch(method: str) -> None:
                     np.testing.assert_allclose(value, states[where][part], rtol=0, atol=1e-8, err_msg=where)
 
 
-class Faulty(cases.Wrapped):
-    """One run is spoilt from a step on: NaN, infinite or far too long."""
-
-    def __init__(self, inner: Oracle, kind: str, run: int, begin: int) -> None:
-        super().__init__(inner)
-        self.kind = kind
-        self.run = run
-        self.begin = begin
-
-    def at(self, theta: Tensor, state: dict[str, Any], t: int, k: int = 0) -> Point:
-        point = self.inner.at(theta, state, t, k)
-        if t < self.begin:
-            return point
-        F = point.values().clone()
-        J = point.jacobian().clone()
-        if self.kind == "overflow":
-            J[self.run] = 1e308 * torch.sign(J[self.run])
-        else:
-            F[self.run] = J[self.run] = math.nan if self.kind == "nan" else math.inf
-        return TablePoint(theta, point.X, point.M, {}, F, J, hessian=point.hvp)
-
-
 @every
 @pytest.mark.parametrize("kind", ["nan", "inf", "overflow"])
 def test_neighbours_of_a_diverged_run_do_not_notice(method: str, kind: str) -> None:
@@ -132,8 +109,8 @@ def test_neighbours_of_a_diverged_run_do_not_notice(method: str, kind: str) -> N
     for name in sorted({"two", "three"} & set(settings_of(method))):
         setting = SETTINGS[name]
         runs = setting.runs(3, 1)
-        good, clean = path(algorithm, Faulty(setting.of(runs), kind, 1, 99), runs, 10)
-        bad, xs = path(algorithm, Faulty(setting.of(runs), kind, 1, 4), runs, 10)
+        good, clean = path(algorithm, cases.Faulty(setting.of(runs), kind, 1, 99), runs, 10)
+        bad, xs = path(algorithm, cases.Faulty(setting.of(runs), kind, 1, 4), runs, 10)
         assert xs.isfinite().all()
         assert bad["alive"][[0, 2]].all()
         if kind == "nan":

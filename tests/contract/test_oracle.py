@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mobench.algorithms.ls import LS
-from mobench.core import Oracle, Runs, loop
+from mobench.core import Oracle, Point, Runs, loop
 from mobench.core.bilevel import Bilevel
 from mobench.core.federated import Federated
 from mobench.errors import CompatibilityError, MobenchError
@@ -79,29 +79,37 @@ def test_a_problem_is_served_or_refused_in_words(problem: str) -> None:
         assert served(problem) == ["local_steps"]
 
 
-def walk(oracle: Oracle, runs: object, theta: Tensor, steps: int = 3) -> list[Tensor]:
-    """Iterates of linear scalarization, and the values that it saw."""
+def walk(oracle: Oracle, runs: Runs, theta: Tensor, other: Oracle | None = None) -> list[Tensor]:
+    """Iterates of linear scalarization, and the values that it saw; `other` continues after two of three
+    steps from what was saved.
+    """
     seen: list[Tensor] = []
     algorithm = LS(step_size=0.01)
-    state = loop.first_state(oracle, algorithm, {}, theta, runs, steps)  # type: ignore[arg-type]
+    state = loop.first_state(oracle, algorithm, {}, theta, runs, 3)
 
-    def observe(t: int, state: object, point: object) -> None:
-        seen.append(point.values().clone())  # type: ignore[attr-defined]
+    def observe(t: int, state: object, point: Point) -> None:
+        seen.append(point.values().clone())
 
-    state = loop.advance(oracle, algorithm, {}, state, steps, observe)
+    state = loop.advance(oracle, algorithm, {}, state, 2, observe)
+    if other is not None:
+        state = cases.reloaded(state)
+    state = loop.advance(other or oracle, algorithm, {}, state, 3, observe)
     return [state["theta"], *seen]
 
 
 @every_problem
 def test_a_run_alone_is_a_run_in_a_batch(problem: str) -> None:
-    """Samples, states and steps of each run, with its number of the whole job; and again the same."""
+    """Samples, states and steps of each run, with its number of the whole job; and to the bit where another
+    oracle continues in the middle.
+    """
     small = cases.small_problem(problem)
     runs = cases.few_runs(small)
     for name in served(problem):
         oracle = made(name, problem, None)
         theta = cases.beside(oracle.spec.X, oracle.initial(runs))
         whole = walk(oracle, runs, theta)
-        assert all(torch.equal(a, b) for a, b in zip(whole, walk(oracle, runs, theta), strict=True)), name
+        resumed = walk(made(name, problem, None), runs, theta, made(name, problem, None))
+        assert all(torch.equal(a, b) for a, b in zip(whole, resumed, strict=True)), name
         for part in ([0], [3, 1]):
             alone = walk(made(name, problem, part), runs.take(part), theta[part])
             for a, b in zip(alone, whole, strict=True):

@@ -267,11 +267,6 @@ def wc_weights(grads: Array, phi: Array, r: Array, u: float) -> Array:
     return simplex_qp((r[:, None] * grads).T, u * r * phi, len(r)).z
 
 
-def min_norm_weights(grads: Array) -> Array:
-    """argmin over the simplex of |sum_s lambda_s grad_s|^2: r = 1, u = 0."""
-    return wc_weights(grads, np.zeros(len(grads)), np.ones(len(grads)), 0.0)
-
-
 def wc_direction(grads: Array, lam: Array, r: Array) -> Array:
     """d = sum_s r_s lambda_s grad_s, r_s lambda_s not renormalised."""
     return (r * lam) @ grads

@@ -114,29 +114,6 @@ def ray_of(w: Array) -> Array:
     return v / np.linalg.norm(v)
 
 
-def preference_of(ray: Array) -> Array:
-    """The preference whose ray this is."""
-    w = 1.0 / np.asarray(ray, dtype=np.float64)
-    return w / w.sum()
-
-
 def ray_at(degrees: float) -> Array:
     """Unit vector in the plane at an angle from the first axis."""
     return np.array([np.cos(np.radians(degrees)), np.sin(np.radians(degrees))])
-
-
-def angle_to(f: Array, ray: Array) -> float:
-    """Angle between f and a ray in degrees."""
-    cos = f @ ray / (np.linalg.norm(f) * np.linalg.norm(ray))
-    perp = np.linalg.norm(f / np.linalg.norm(f) - cos * ray / np.linalg.norm(ray))
-    return float(np.degrees(np.arctan2(perp, cos)))
-
-
-def signed_angle_2d(f: Array, ray: Array) -> float:
-    """atan2(f) - atan2(ray) in degrees (two objectives)."""
-    return float(np.degrees(np.arctan2(f[1], f[0]) - np.arctan2(ray[1], ray[0])))
-
-
-def distance_to(front: Array, f: Array) -> float:
-    """Euclidean distance to a dense sample of the front."""
-    return float(np.sqrt(np.min(np.sum((front - f) ** 2, axis=1))))

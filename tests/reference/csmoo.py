@@ -775,11 +775,6 @@ def pls_unpack(x: Array, users: int = 2) -> Complex:
     return (x[:half] + 1j * x[half:]).reshape(users, -1)
 
 
-def complex_normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Complex:
-    """CN(0, 1): real and imaginary part N(0, 1/2) each."""
-    return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)) / np.sqrt(2.0)
-
-
 def pls_channels(nominal: Complex, draws: Complex, spread: float = SPREAD) -> Complex:
     """h = hhat + spread * CN(0, 1): nominal (users + 1, antennas), eavesdropper last;
     draws (B, users + 1, antennas).

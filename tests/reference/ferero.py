@@ -55,15 +55,6 @@ def constraints(
     return Constraints(B_h, b_h, B_g, b_g)
 
 
-def cone_from_rays(Y: Array) -> Array:
-    """A of the cone spanned by the columns of Y (square, invertible): unit rows of Y^-1."""
-    A = np.linalg.inv(Y)
-    return A / np.linalg.norm(A, axis=1, keepdims=True)
-
-
-FIG4_CONE = np.array([[1.0, 2.0], [2.0, 1.0]]) / np.sqrt(5.0)
-
-
 @dataclass(frozen=True)
 class Dual:
     """The dual program at one point."""
@@ -156,26 +147,6 @@ def solve_enumeration(program: Dual) -> Array:
     return best
 
 
-def solve_cvxpy(program: Dual) -> Array:
-    """The same program by CVXPY (CLARABEL), divided by the trace of Q."""
-    import cvxpy as cp
-
-    scale = float(np.trace(program.Q))
-    eigenvalues, vectors = np.linalg.eigh(program.Q / scale)
-    root = (vectors * np.sqrt(np.maximum(eigenvalues, 0.0))).T
-    lam = cp.Variable(len(program.p))
-    lf = lam[: program.n_f]
-    lg = lam[program.n_f : program.n_f + program.n_g]
-    rows = [lf >= 0, (program.weights / program.total) @ lf == 1]
-    if program.n_g:
-        rows.append(lg >= 0)
-    task = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(root @ lam) - (program.p / scale) @ lam), rows)
-    task.solve(solver=cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
-    if task.status != "optimal":
-        raise RuntimeError(f"CLARABEL: {task.status}")
-    return np.asarray(lam.value)
-
-
 def solve_pgd(program: Dual, start: Array, gamma: float, max_steps: int, tol: float) -> tuple[Array, int]:
     """lambda <- Proj(lambda - gamma (Q lambda - p)), at most max_steps;
     ends once the L1 change of w is below tol.
@@ -188,30 +159,6 @@ def solve_pgd(program: Dual, start: Array, gamma: float, max_steps: int, tol: fl
         if change < tol:
             return lam, k + 1
     return lam, max_steps
-
-
-def certificate(
-    program: Dual, K: Array, F: Array, A: Array, lam: Array, domain: str = "adaptive"
-) -> dict[str, float]:
-    """Primal quantities that follow from lambda: c, |d|^2, gap, residuals of the constraint rows."""
-    w = program.stacked.T @ lam
-    change = -K @ w
-    ascent = A @ change
-    if domain == "adaptive":
-        AF = A @ F
-        on = program.weights > 0.0
-        c = float(np.max(ascent[on] * AF.sum() / AF[on]))
-    else:
-        c = float(np.max(ascent))
-    dd = float(w @ K @ w)
-    rest = program.stacked[program.n_f :] @ change + program.p[program.n_f :]
-    return {
-        "c": c,
-        "dd": dd,
-        "gap": c + 0.5 * dd + program.value(lam),
-        "inequality": float(np.max(rest[: program.n_g], initial=-np.inf)),
-        "equality": float(np.max(np.abs(rest[program.n_g :]), initial=0.0)),
-    }
 
 
 def run(
@@ -232,7 +179,7 @@ def run(
     warm: bool = True,
     box: Box | None = None,
 ) -> Trajectory:
-    """Algorithm 1. inner: pgd, exact (support enumeration) or cvxpy.
+    """Algorithm 1. inner: pgd or exact (support enumeration).
 
     Warm: lf projected onto the new domain, lg and lh kept; at first lf = 1, lg = lh = 0. Cold: every solve
     starts at lf = 1/M_A (projected), lg = 0, lh = 1.
@@ -256,8 +203,6 @@ def run(
             lam, count = solve_pgd(program, start, gamma, max_inner, tol)
         elif inner == "exact":
             lam = solve_enumeration(program)
-        elif inner == "cvxpy":
-            lam = solve_cvxpy(program)
         else:
             raise ValueError(inner)
         state["lam"] = lam

@@ -31,34 +31,10 @@ class VLMOP2:
             ]
         )
 
-    def front_point(self, u: float | Array) -> Array:
-        """Values at x = u / sqrt(n), -1 <= u <= 1."""
-        u = np.asarray(u, dtype=np.float64)
-        return (
-            np.stack([1.0 - np.exp(-((1.0 - u) ** 2)), 1.0 - np.exp(-((1.0 + u) ** 2))], axis=-1)
-            * self.factor
-        )
-
-    def front(self, points: int = 20001) -> Array:
-        return self.front_point(np.linspace(-1.0, 1.0, points))
-
-    def on_ray(self, ray: Array) -> Array:
-        """Where the front crosses a ray: bisection of f1 v2 - f2 v1, which falls in u."""
-        low = -1.0
-        high = 1.0
-        for _ in range(200):
-            mid = 0.5 * (low + high)
-            f = self.front_point(mid)
-            low, high = (mid, high) if f[0] * ray[1] > f[1] * ray[0] else (low, mid)
-        return self.front_point(0.5 * (low + high))
-
 
 @dataclass(frozen=True)
-class _ZDT:
-    """f1 = x1, f2 = g h(f1, g), g = 1 + 9 mean(x_2..x_n); box [0, 1]^n.
-
-    At x1 = 0 the slope of the square root is infinite (ZDT1, ZDT3): x1 is read as at least 1e-12 inside it.
-    """
+class ZDT2:
+    """f1 = x1, f2 = g h(f1, g), h = 1 - (x1 / g)^2, g = 1 + 9 mean(x_2..x_n); box [0, 1]^n; concave front."""
 
     n: int = 30
 
@@ -66,53 +42,18 @@ class _ZDT:
     def objectives(self) -> int:
         return 2
 
-    def _h(self, x1: float, g: float) -> tuple[float, float, float]:
-        """h and its slopes in x1 and g."""
-        raise NotImplementedError
-
     def f(self, x: Array) -> Array:
         g = 1.0 + 9.0 * np.mean(x[1:])
-        return np.array([x[0], g * self._h(float(x[0]), float(g))[0]])
+        return np.array([x[0], g * (1.0 - (x[0] / g) ** 2)])
 
     def jacobian(self, x: Array) -> Array:
         g = float(1.0 + 9.0 * np.mean(x[1:]))
-        h, h_x, h_g = self._h(float(x[0]), g)
+        r = x[0] / g
         J = np.zeros((2, self.n))
         J[0, 0] = 1.0
-        J[1, 0] = g * h_x
-        J[1, 1:] = (h + g * h_g) * 9.0 / (self.n - 1)
+        J[1, 0] = -2.0 * r
+        J[1, 1:] = (1.0 + r**2) * 9.0 / (self.n - 1)
         return J
-
-
-class ZDT1(_ZDT):
-    """h = 1 - sqrt(x1 / g): convex front."""
-
-    def _h(self, x1: float, g: float) -> tuple[float, float, float]:
-        root = float(np.sqrt(max(x1, 1e-12) / g))
-        return 1.0 - root, -0.5 * root / max(x1, 1e-12), 0.5 * root / g
-
-
-class ZDT2(_ZDT):
-    """h = 1 - (x1 / g)^2: concave front."""
-
-    def _h(self, x1: float, g: float) -> tuple[float, float, float]:
-        r = x1 / g
-        return 1.0 - r**2, -2.0 * r / g, 2.0 * r**2 / g
-
-
-class ZDT3(_ZDT):
-    """h = 1 - sqrt(x1 / g) - (x1 / g) sin(10 pi x1): front in pieces; f2 can be negative."""
-
-    def _h(self, x1: float, g: float) -> tuple[float, float, float]:
-        root = float(np.sqrt(max(x1, 1e-12) / g))
-        wave = float(np.sin(10 * np.pi * x1))
-        slope = float(10 * np.pi * np.cos(10 * np.pi * x1))
-        r = x1 / g
-        return (
-            1.0 - root - r * wave,
-            -0.5 * root / max(x1, 1e-12) - wave / g - r * slope,
-            0.5 * root / g + r * wave / g,
-        )
 
 
 @dataclass(frozen=True)

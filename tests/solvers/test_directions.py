@@ -15,6 +15,7 @@ from torch import Tensor
 import mobench
 from mobench.core import gram
 from mobench.solvers import TOLERANCE
+from mobench.solvers.nearest import nearest
 from tests.solvers.test_subproblem_qp import eliminated
 
 F32 = torch.float32
@@ -95,6 +96,13 @@ def test_projections_are_those_of_rational_numbers(name: str, P: int, dtype: tor
         assert (J @ d).min() >= -(1e-4 if dtype == F32 else 1e-6) * size**2
         longest = J.mean(0).norm() if name == "dualproj" else J.norm(dim=1).mean()
         assert d.norm() <= longest * (1 + 1e-6)
+
+
+def test_a_row_of_length_zero_keeps_its_weight() -> None:
+    J = torch.cat([opposed(3, 0, 1e-7, F64), torch.zeros(1, 3, dtype=F64)])
+    found = nearest(J, torch.eye(4, dtype=F64))
+    assert torch.equal(found.x[:, 3], torch.eye(4, dtype=F64)[3])
+    assert not found.failed
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
