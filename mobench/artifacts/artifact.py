@@ -164,11 +164,9 @@ class Artifact:
     ) -> None:
         """Judges one statement of the paper. What is our own, and in no paper, is a `check`.
 
-        The verdict is "inconclusive" whatever was measured where these runs cannot judge the paper's
-        statement: at smoke scale, with overrides that change the jobs, on data other than the paper's
-            (`Paper.data`), on the paper's data at a smaller
-        scale, or at a smaller scale where the text has `scope: paper`. With fewer seeds than the paper's it
-        is "partial" at best.
+        The rules of `mobench.artifacts.verdict` decide. These runs cannot judge a paper's statement at smoke
+        scale, with overrides that change the jobs, on data other than the paper's (`Paper.data`), on the
+        paper's data at a smaller scale, or at a smaller scale where the text has `scope: paper`.
 
         Args:
             id: as claims.yaml writes it, placeholders included.
@@ -194,8 +192,7 @@ class Artifact:
     def check(self, id: str, check: Check, *, reason: str = "", remark: str = "", **words: Any) -> None:
         """Judges a consistency check of ours, which no paper claims; counted apart from claims.
 
-        At smoke scale only those with `any_scale` are decided. One that holds although runs were lost is
-        undecided, unless its text counts them (`counts_lost`). Arguments as for `claim`.
+        At smoke scale only those with `any_scale` are decided. Arguments as for `claim`.
         """
         id, text = self.texts.find(id, words, own=True)
         self._judge(id, text, check, reason, remark, "")
