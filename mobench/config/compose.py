@@ -208,10 +208,11 @@ def _experiment(arguments: Sequence[str]) -> list[str]:
     Raises:
         ConfigError: it is an artifact, unknown, or there are several.
     """
-    artifacts = schema.choices("experiment")
-    for argument in arguments:
-        key, _, name = argument.partition("=")
-        if key in ("+experiment", "experiment") and (name in artifacts or name.endswith("all")):
+    chosen = [argument for argument in arguments if argument.startswith(("+experiment=", "experiment="))]
+    artifacts = schema.choices("experiment") if chosen else []
+    for argument in chosen:
+        name = argument.partition("=")[2]
+        if name in artifacts or name.endswith("all"):
             raise ConfigError(
                 f"{argument} is an artifact, not a single job; use `mobench {argument}` in a shell to run "
                 "and draw it."
