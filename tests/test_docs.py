@@ -124,6 +124,28 @@ def test_the_page_on_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "ended" in scope["rows"]
 
 
+def test_the_page_on_an_afternoon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its programs, in order, with fewer epochs and one seed; it is as short as it says."""
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    programs = blocks(DOCS / "afternoon.md", "python")
+    (lines,) = re.findall(r"This is the afternoon, (\d+) lines", (DOCS / "afternoon.md").read_text())
+    assert sum(bool(line.strip()) for line in "".join(programs[1:]).splitlines()) == int(lines) <= 40
+    scope: dict[str, Any] = {}
+    for block in programs:
+        shorter = block.replace("epochs=15", "epochs=3").replace("in (0, 1, 2)", "in (0,)")
+        exec(compile(shorter, "docs/afternoon.md", "exec"), scope)
+    rows = scope["rows"]
+    assert len(rows) == 13
+    assert (rows["status"] == "done").all()
+    assert set(rows["algorithm"]) == {"ls", "stch", "epo", "ferero", "upgrad"}
+    net = scope["Net"]()
+    net.load_state_dict(scope["weights"])
+    found = [loss.item() for loss in net.eval().losses(*scope["validation"])]
+    assert found == pytest.approx(scope["chosen"][["f_1", "f_2"]].iloc[0].tolist(), rel=1e-5)
+    assert (tmp_path / "front.pdf").exists()
+
+
 def expanded(words: list[str], place: Path) -> list[str]:
     return [word.replace("$PWD", str(place)) for word in words]
 
