@@ -54,7 +54,12 @@ add_module_names = False
 nitpicky = False
 
 # Files outside this folder that are pages of the site -> their names in this folder
-PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "AGENTS.md": "agents.md",
+}
 
 
 def redirect_links(app: Sphinx, page: str, source: list[str]) -> None:

@@ -36,10 +36,11 @@ TUTORIAL = DOCS / "tutorial.md"
 PAGES = [
     REPOSITORY / "README.md",
     REPOSITORY / "CONTRIBUTING.md",
+    REPOSITORY / "AGENTS.md",
     *sorted(DOCS.glob("*.md")),
     *sorted(DOCS.glob("papers/*.md")),
 ]
-GENERATED = ("index.md", "contributing.md", "changelog.md")  # copies, made by the build
+GENERATED = ("index.md", "contributing.md", "changelog.md", "agents.md")  # copies, made by the build
 PARTS = "tutorial_parts"
 
 
@@ -122,6 +123,27 @@ def test_the_page_on_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert len(scope["networks"]) == 14
     assert (scope["rows"]["status"] == "done").all()
     assert "ended" in scope["rows"]
+
+
+def test_the_page_for_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its program; its commands are planned below, and the files and sections that it names exist."""
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    page = REPOSITORY / "AGENTS.md"
+    (program,) = blocks(page, "python")
+    scope: dict[str, Any] = {}
+    exec(compile(program, "AGENTS.md", "exec"), scope)
+    assert len(scope["rows"]) == 20
+    assert len(scope["history"]) > 20
+    assert len(scope["best"]) == 1
+    for path in re.findall(r"\]\(([\w./]+)", page.read_text()):
+        assert (REPOSITORY / path).is_file(), path
+    headings = [
+        line for line in (REPOSITORY / "CONTRIBUTING.md").read_text().splitlines() if line[:3] == "## "
+    ]
+    places = {re.sub(r"[^\w -]", "", line[3:].lower()).replace(" ", "-") for line in headings}
+    assert set(re.findall(r"CONTRIBUTING.md#([\w-]+)", page.read_text())) <= places
+    for path in re.findall(r"pytest -q (\S+)", page.read_text()):
+        assert (REPOSITORY / path).exists(), path
 
 
 def test_the_page_on_an_afternoon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
