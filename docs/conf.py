@@ -5,6 +5,7 @@
 
 import importlib.util
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -53,12 +54,16 @@ add_module_names = False
 nitpicky = False
 
 # Files outside this folder that are pages of the site -> their names in this folder
-PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
-REPOSITORY = "https://github.com/mobench/mobench/blob/main/"
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "AGENTS.md": "agents.md",
+}
 
 
 def redirect_links(app: Sphinx, page: str, source: list[str]) -> None:
-    """Redirects links that leave this folder to a page of the site, or else to the repository."""
+    """Redirects links that leave this folder to a page of the site; others become their words."""
     text = source[0]
     if f"{page}.md" in PAGES.values():  # its links are relative to the top folder
         text = text.replace("](docs/", "](")
@@ -67,11 +72,9 @@ def redirect_links(app: Sphinx, page: str, source: list[str]) -> None:
     for file, here in PAGES.items():
         depth = "../" * page.count("/")
         text = text.replace(f"](../{depth}{file}", f"]({depth}{here}")
-    for folder in ("conf/", "mobench/", "experiments/", "tests/", "data/"):
-        text = text.replace(f"](../{folder}", f"]({REPOSITORY}{folder}").replace(
-            f"]({folder}", f"]({REPOSITORY}{folder}"
-        )
-    source[0] = text
+    source[0] = re.sub(
+        r"\[([^\]]*)\]\((?:\.\./)*(?:conf|mobench|experiments|tests|data)/[^)]*\)", r"\1", text
+    )
 
 
 class OthersNames(SphinxPostTransform):

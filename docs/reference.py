@@ -45,6 +45,7 @@ PACKAGES = {
     "bundle": ("Bundles", "One file with the rows behind artifacts and all that it takes to check them."),
     "config": ("Configuration", "The schema, overrides, and how one job's configuration is composed."),
     "jobs": ("Jobs", "One job: checking, identity, training, and its rows on disk."),
+    "study": ("Rows of one's own", "Rows of many jobs as one frame, tables, pictures, and a choice."),
     "sweep": ("Sweeps", "Many jobs: planning, launching, summary."),
     "training": ("Training", "Any method inside a training loop of your own: one step, or an optimizer."),
     "flower": ("Federations", "A Flower strategy from any method; needs Flower."),

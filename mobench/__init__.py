@@ -2,8 +2,8 @@
 
 In a shell `mobench --help`; in Python `mobench.run`, `mobench.load`, `mobench.runs`, `mobench.objectives` and
 `mobench.networks`, for the rows of many jobs `mobench.rows`, `mobench.table`, `mobench.plot` and
-`mobench.choose`, in a training loop of your own `mobench.solve` and `mobench.Balanced`, and with Flower
-`mobench.flower`.
+`mobench.choose`, in a training loop of your own `mobench.solve`, `mobench.Balanced` and `mobench.record`,
+and with Flower `mobench.flower`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mobench.api import Run, load, networks, objectives, run, runs
     from mobench.study.choice import choose
     from mobench.study.pictures import plot
+    from mobench.study.recording import record
     from mobench.study.rows import rows
     from mobench.study.summary import table
     from mobench.training import Balanced, solve
@@ -25,6 +26,7 @@ __all__ = [
     "networks",
     "objectives",
     "plot",
+    "record",
     "rows",
     "run",
     "runs",
@@ -36,6 +38,7 @@ _MODULES = {
     "solve": "mobench.training",
     "choose": "mobench.study.choice",
     "plot": "mobench.study.pictures",
+    "record": "mobench.study.recording",
     "rows": "mobench.study.rows",
     "table": "mobench.study.summary",
 }  # the others are in mobench.api

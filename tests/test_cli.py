@@ -62,6 +62,8 @@ BAD = {
     "logger.projct=x": ["logger.projct is unknown", "Did you mean 'project'?"],
     "hydra.foo=1": ["hydra.foo is unknown", "--cfg hydra"],
     "~seeds": ["seeds was removed", "set a value"],
+    "zdt2 epo": ["zdt2 epo: names need their key; write problem=zdt2 algorithm=epo."],
+    "algorithm=[mgda,epo]": ["a job has one algorithm", "mobench -m algorithm=mgda,epo"],
     "bla": ["Error parsing override 'bla'", "EQUAL"],
     "preferences.weights=[[0.5,0.6]]": ["[0.5, 0.6] is not in the open simplex", "sum to 1"],
     "preferences.weights=[[0.0,1.0]]": [

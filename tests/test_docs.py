@@ -36,10 +36,11 @@ TUTORIAL = DOCS / "tutorial.md"
 PAGES = [
     REPOSITORY / "README.md",
     REPOSITORY / "CONTRIBUTING.md",
+    REPOSITORY / "AGENTS.md",
     *sorted(DOCS.glob("*.md")),
     *sorted(DOCS.glob("papers/*.md")),
 ]
-GENERATED = ("index.md", "contributing.md", "changelog.md")  # copies, made by the build
+GENERATED = ("index.md", "contributing.md", "changelog.md", "agents.md")  # copies, made by the build
 PARTS = "tutorial_parts"
 
 
@@ -122,6 +123,49 @@ def test_the_page_on_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert len(scope["networks"]) == 14
     assert (scope["rows"]["status"] == "done").all()
     assert "ended" in scope["rows"]
+
+
+def test_the_page_for_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its program; its commands are planned below, and the files and sections that it names exist."""
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    page = REPOSITORY / "AGENTS.md"
+    (program,) = blocks(page, "python")
+    scope: dict[str, Any] = {}
+    exec(compile(program, "AGENTS.md", "exec"), scope)
+    assert len(scope["rows"]) == 20
+    assert len(scope["history"]) > 20
+    assert len(scope["best"]) == 1
+    for path in re.findall(r"\]\(([\w./]+)", page.read_text()):
+        assert (REPOSITORY / path).is_file(), path
+    headings = [
+        line for line in (REPOSITORY / "CONTRIBUTING.md").read_text().splitlines() if line[:3] == "## "
+    ]
+    places = {re.sub(r"[^\w -]", "", line[3:].lower()).replace(" ", "-") for line in headings}
+    assert set(re.findall(r"CONTRIBUTING.md#([\w-]+)", page.read_text())) <= places
+    for path in re.findall(r"pytest -q (\S+)", page.read_text()):
+        assert (REPOSITORY / path).exists(), path
+
+
+def test_the_page_on_an_afternoon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its programs, in order, with fewer epochs and one seed; it is as short as it says."""
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    programs = blocks(DOCS / "afternoon.md", "python")
+    (lines,) = re.findall(r"This is the afternoon, (\d+) lines", (DOCS / "afternoon.md").read_text())
+    assert sum(bool(line.strip()) for line in "".join(programs[1:]).splitlines()) == int(lines) <= 40
+    scope: dict[str, Any] = {}
+    for block in programs:
+        shorter = block.replace("epochs=15", "epochs=3").replace("in (0, 1, 2)", "in (0,)")
+        exec(compile(shorter, "docs/afternoon.md", "exec"), scope)
+    rows = scope["rows"]
+    assert len(rows) == 13
+    assert (rows["status"] == "done").all()
+    assert set(rows["algorithm"]) == {"ls", "stch", "epo", "ferero", "upgrad"}
+    net = scope["Net"]()
+    net.load_state_dict(scope["weights"])
+    found = [loss.item() for loss in net.eval().losses(*scope["validation"])]
+    assert found == pytest.approx(scope["chosen"][["f_1", "f_2"]].iloc[0].tolist(), rel=1e-5)
+    assert (tmp_path / "front.pdf").exists()
 
 
 def expanded(words: list[str], place: Path) -> list[str]:

@@ -200,6 +200,22 @@ def test_help_and_completion_know_them(mobench: Run, conf: Path, monkeypatch: py
     assert mobench("-sc", "query=bash").out.strip() == "+experiment=group/swept"
 
 
+def test_completion_after_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hydra would print that it cannot parse the command's name, in the middle of the prompt."""
+    lines = {
+        "mobench bundle ferero/table1": "ferero/table1 ferero/table10 ferero/table11",
+        "mobench verify out": "",
+        "mobench status mobl/th": "mobl/theory",
+    }
+    for line, found in lines.items():
+        monkeypatch.setenv("COMP_LINE", line)
+        assert completion.answer(["query=bash"]) == found
+    monkeypatch.setenv("COMP_LINE", "mobench bundle ")
+    assert "ferero/fig3" in str(completion.answer(["query=bash"])).split()
+    monkeypatch.setenv("COMP_LINE", "mobench algorithm=fe")
+    assert completion.answer(["query=bash"]) is None
+
+
 def test_completion() -> None:
     assert completion.matches("+experiment=ferero/fig3") == ["+experiment=ferero/fig3"]
     assert completion.matches("experiment=ferero/fig3,omd_tch/a") == ["experiment=ferero/fig3,omd_tch/all"]

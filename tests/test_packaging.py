@@ -157,11 +157,29 @@ def test_hatchlings_wheel_holds_these_files(tmp_path: Path) -> None:
         )
         metadata = next(archive.read(n).decode() for n in archive.namelist() if n.endswith("METADATA"))
     assert files == set(listed())
-    # the package index shows no picture and no page of the repository under a relative name
-    links = re.findall(r"\]\(([^)]+)\)", metadata.partition("\n\n")[2])
-    assert len(links) > 20
-    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+    # a package shows no picture and no page of the repository under a relative name
+    shown = metadata.partition("\n\n")[2]
+    assert "# mobench" in shown
+    assert "your own networks" in shown
+    assert [link for link in re.findall(r"\]\(([^)]+)\)", shown) if not link.startswith("#")] == []
     assert "mobench = mobench.cli.entry:main" in entry_points
+
+
+def test_no_address_that_is_not_the_projects_own() -> None:
+    """Whoever has an account of this name could put anything there."""
+    files = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, check=True).stdout
+    named = re.compile(
+        rb"(?:github\.com|githubusercontent\.com|readthedocs\.io|pypi\.org/project)/+mobench", re.I
+    )
+    here = Path(__file__).relative_to(REPOSITORY).as_posix()
+    found = [
+        name
+        for name in files.decode().split("\0")
+        if name not in ("", here)
+        and (REPOSITORY / name).is_file()
+        and named.search((REPOSITORY / name).read_bytes())
+    ]
+    assert found == []
 
 
 def requirements(name: str) -> dict[str, str]:

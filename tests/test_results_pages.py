@@ -15,7 +15,7 @@ import pytest
 from mobench.artifacts.claims import UNKNOWN
 from mobench.cli import keep
 from mobench.report import verdicts
-from mobench.report.__main__ import MARKERS
+from mobench.report.__main__ import COUNT, MARKERS
 from mobench.report.model import VERDICTS
 from mobench.report.papers import papers
 from tests.conftest import REPOSITORY as ROOT
@@ -54,6 +54,14 @@ def test_readme_counts_the_recorded_verdicts() -> None:
         own = [r for r in record() if r["artifact"].startswith(id)]
         assert rows[name][2] == cell([r for r in own if not r["kept"]]), name
         assert rows[name][3] == cell([r for r in own if r["kept"]]), name
+
+
+def test_readme_says_how_many_claims_hold() -> None:
+    begin, end = ((ROOT / "README.md").read_text().index(marker) for marker in COUNT)
+    counts = Counter(row["verdict"] for row in once(record()))
+    said = [int(n) for n in re.findall(r"\d+", (ROOT / "README.md").read_text()[begin:end])]
+    papers_with_claims = {row["artifact"].split("/")[0] for row in once(record())}
+    assert said == [counts.total(), len(papers_with_claims), *(counts[name] for name in SHOWN)]
 
 
 def once(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -71,6 +71,5 @@ def _readme(contents: Contents) -> str:
         verdicts=tally(str(claim["verdict"]) for claim in claims),
         jobs=len(contents.jobs),
         rows=sum(len(job.final) for job in contents.jobs.values()),
-        source="https://github.com/mobench/mobench",
         commit=code["git_sha"] or "the commit of this version",
     )

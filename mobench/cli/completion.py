@@ -1,5 +1,5 @@
-"""Completion of `+experiment=`, whose choices lie in folders of folders:
-Hydra's completion finds none of them.
+"""Completion of `+experiment=` and of `mobench bundle`: artifacts lie in folders of folders, where Hydra's
+completion finds none of them.
 """
 
 from __future__ import annotations
@@ -8,9 +8,11 @@ import os
 import re
 from collections.abc import Sequence
 
+from mobench.cli.entry import COMMANDS
 from mobench.config import searchpath
 from mobench.config.schema import choices
 
+NAMING = ("bundle", "keep", "status")  # commands whose words are artifacts; Hydra knows none of them
 WORD = re.compile(r"(\+?experiment=)((?:[^,]*,)*)([^,]*)")
 
 
@@ -18,11 +20,20 @@ def answer(overrides: Sequence[str]) -> str | None:
     """What the shell gets for `mobench -sc query=SHELL`, or None where Hydra answers."""
     shells = [o.partition("=")[2] for o in overrides if o.startswith("query=")]
     line = os.environ.get("COMP_LINE", "")
-    if not shells or not line or line[-1].isspace():
+    if not shells or not line:
         return None
     arguments = line.split()
-    found = matches(arguments[-1], arguments[:-1])
+    word = "" if line[-1].isspace() else arguments[-1]
+    if len(arguments) > 1 and arguments[1] in COMMANDS and word != arguments[1]:
+        found: list[str] | None = named(word) if arguments[1] in NAMING else []
+    else:
+        found = matches(word, arguments[:-1]) if word else None
     return None if found is None else ("\n" if shells[0] == "fish" else " ").join(found)
+
+
+def named(word: str) -> list[str]:
+    """Artifacts that begin with a word."""
+    return [name for name in choices("experiment") if name.startswith(word)]
 
 
 def matches(word: str, before: Sequence[str] = ()) -> list[str] | None:

@@ -78,11 +78,10 @@ def look(folder: JobFolder, name: str = "") -> JobStatus:
         part = float(s.get("progress", 0.0))
         spent = float(s.get("seconds", 0.0))
         left = f", about {duration(spent / part - spent)} left" if part > 0 and state == "running" else ""
+        # a recorded loop does not say how long it is
+        of = f" of {s['steps']}, {100 * part:.0f} %" if s.get("steps") else ""
         where = f"{s.get('host')}, process {s.get('pid')}"
-        words = (
-            f"step {s.get('step')} of {s.get('steps')}, {100 * part:.0f} %{left} ({where}, "
-            f"seen {s.get('updated')})"
-        )
+        words = f"step {s.get('step')}{of}{left} ({where}, seen {s.get('updated')})"
         if state != "running":
             words += "; will resume from its checkpoint"
     elif state == "done" and not folder.done:

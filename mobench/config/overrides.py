@@ -41,6 +41,9 @@ def normalise(overrides: Sequence[str]) -> list[str]:
     constructor parameter is settable although its YAML file leaves it out; whether it exists is decided by
     `mobench.jobs.config`, which knows the constructor.
     """
+    if bare := {o: g for o in overrides if "=" not in o and (g := _group_of(o)) is not None}:
+        meant = " ".join(f"{group}={name}" for name, group in bare.items())
+        raise ConfigError(f"{' '.join(bare)}: names need their key; write {meant}.")
     out = []
     given = {o.partition("=")[0] for o in overrides}
     ways = [o for o in overrides if _WAYS.match(o)]
@@ -65,8 +68,6 @@ def normalise(overrides: Sequence[str]) -> list[str]:
             raise ConfigError(
                 f"{override} is not a valid choice; choose one of {', '.join(choices(match[1]))}."
             )
-        if "=" not in override and (group := _group_of(override)) is not None:
-            raise ConfigError(f"{override} is no KEY=VALUE; write {group}={override}.")
         if match := _SEVERAL.fullmatch(override):
             raise ConfigError(
                 f"{override} names several; a job has one {match[1]}. "

@@ -22,7 +22,7 @@ from mobench.core.oracle import Spec
 from mobench.core.point import Point, RowsOf
 from mobench.core.sets import Set
 from mobench.core.types import Real, State
-from mobench.errors import ConfigError, choose
+from mobench.errors import ConfigError, unknown
 
 OPTIMIZERS = ("sgd", "adam")
 Step = float | int | Tensor  # a number, or a column (R, 1) where `vary` gives runs steps of their own
@@ -119,7 +119,12 @@ class Algorithm(ABC):
             raise ConfigError(f"algorithm.step_decay={self.step_decay} must be >= 0.")
         if not self.step_offset > 0:
             raise ConfigError(f"algorithm.step_offset={self.step_offset} must be > 0.")
-        choose("algorithm.optimizer", self.optimizer, OPTIMIZERS)
+        if self.optimizer not in OPTIMIZERS:
+            raise ConfigError(
+                f"{unknown('algorithm.optimizer', self.optimizer, OPTIMIZERS)} Any other optimizer and its "
+                "schedule belong in a training loop: mobench.Balanced(torch.optim.AdamW(...), METHOD), whose "
+                "rows mobench.record keeps (docs/afternoon.md)."
+            )
         if len(self.outputs) == 0:
             raise ConfigError("algorithm.outputs is empty. Choose at least one of last, mean, adaptive.")
 

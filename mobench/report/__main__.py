@@ -12,6 +12,7 @@ from mobench.errors import MobenchError
 from mobench.report import findings as gallery
 from mobench.report.build import write
 from mobench.report.markdown import (
+    count_markdown,
     paper_markdown,
     papers_markdown,
     pictures_markdown,
@@ -27,6 +28,7 @@ from mobench.system.forms import read_json
 from mobench.system.paths import KEPT, outputs_root
 
 MARKERS = ("<!-- results: written by make report -->", "<!-- end of results -->")
+COUNT = ("<!-- count: written by make report -->", "<!-- end of count -->")
 PICTURES = ("<!-- pictures: written by make report -->", "<!-- end of pictures -->")
 
 
@@ -147,6 +149,7 @@ def main(arguments: Sequence[str]) -> int:
             _judged(args.results, site)
         if args.readme is not None:
             renew(args.readme, papers_markdown(site))
+            renew(args.readme, count_markdown(site), COUNT)
             print(f"readme: {args.readme}")
         if args.findings is not None or args.wall is not None:
             _pictured(site, args.findings, args.wall)

@@ -131,6 +131,17 @@ def papers_markdown(site: Site) -> str:
     return "\n".join([*lines, "", f"{LEGEND}. {COUNTED}"]) + "\n"
 
 
+def count_markdown(site: Site) -> str:
+    """Returns the sentence that says how many claims hold."""
+    numbers = {v.key: n for v, n in tally(site.best)}
+    papers = [paper for paper in site.papers if paper.best]
+    return (
+        f"**Of {sum(numbers.values())} claims of {len(papers)} papers, {numbers['yes']} hold, "
+        f"{numbers['part']} hold in part, {numbers['no']} do not, and {numbers['skip']} cannot be decided** "
+        "without more data or time.\n"
+    )
+
+
 def scales_of(entries: Iterable[Entry]) -> list[str]:
     """Returns the scales of these artifacts, the smallest first."""
     order = ("smoke", "laptop", "paper")

@@ -196,7 +196,7 @@ def _identity(folder: JobFolder) -> dict[str, Any]:
         identity: dict[str, Any] = read_json(folder.path / "meta.json")["identity"]
     except FileNotFoundError:
         config = folder.config()
-        identity = {key: config[key] for key in (*PARTS, "steps", "dtype")}
+        identity = {key: config[key] for key in (*PARTS, "steps", "dtype") if key in config}
         for part in PARTS:
             target = str(identity[part].pop("_target_"))
             identity[part]["class"] = target.rpartition(".")[2]

@@ -1,0 +1,225 @@
+"""Rows, history and resume of a training loop of one's own.
+
+    with mobench.record("my net", "ferero", preference=[0.3, 0.7], seed=0, lr=1e-3) as run:
+        for epoch in range(run.step, 50):
+            ...
+            run.log(epoch + 1, [loss_1, loss_2], validation_1=..., validation_2=...)
+            run.save({"model": model.state_dict()})
+
+What it writes is a job's folder, so `mobench.rows`, `table`, `plot`, `choose`, `load` and `mobench status`
+read it as those of jobs that mobench trained.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self
+
+from mobench.errors import ConfigError, PreferenceError
+from mobench.jobs.store import JobFolder, config_hash
+from mobench.system import provenance
+from mobench.system.files import write_json
+from mobench.system.paths import outputs_root
+
+PLAIN = (bool, int, float, str, type(None))
+BEAT = 5.0  # seconds between signs of life in status.json
+
+
+class Recording:
+    """One run of a loop of one's own, inside its `with` block.
+
+    Attributes:
+        done: whether an earlier call has finished this run; then there is nothing to do.
+        step: the last step that was logged, 0 at the beginning; a stopped run continues from its last `save`.
+        state: what was saved last, or None.
+        path: the folder.
+    """
+
+    def __init__(self, identity: dict[str, Any], name: str, rerun: bool) -> None:
+        method = re.sub(r"\W", "", identity["algorithm"]["class"].lower())
+        slug = re.sub(r"\W+", "_", name.strip().lower()).strip("_") or "own"
+        key = f"{slug}-{method}-{config_hash(identity)}"
+        self.folder = JobFolder(outputs_root() / "runs" / key)
+        self.identity = identity
+        self.path = self.folder.path
+        self.done = self.folder.done and not rerun
+        self.step = 0
+        self.state: dict[str, Any] | None = None
+        self._history: list[dict[str, float]] = []
+        self._kept: int | None = None  # step whose values are final; None: the last one
+        self._began = time.time()
+        self._before = 0.0
+        self._told = 0.0
+        self._open = ExitStack()
+        self._rerun = rerun
+
+    def __enter__(self) -> Self:
+        """Locks the folder, and takes up the last `save`."""
+        self._open.enter_context(self.folder.locked())
+        if self.done:
+            return self
+        found, messages = (None, []) if self._rerun else self.folder.load_checkpoint()
+        for message in messages:
+            print(f"warning: {message}", file=sys.stderr)
+        if found is not None:
+            self.step = int(found["step"])
+            self.state = found["state"]
+            self._history = found["history"]
+            self._kept = found["kept"]
+            self._before = float(found["seconds"])
+        config = {**self.identity, "problem": {**self.identity["problem"], "_target_": _NAME}}
+        config |= {p: {**self.identity[p], "_target_": _NAME} for p in ("algorithm", "oracle")}
+        self.folder.write_config(config)
+        self._beat()
+        return self
+
+    def log(self, step: int, losses: Sequence[Any], **columns: Any) -> None:
+        """Records a step.
+
+        Args:
+            step: after how many steps, or epochs; later than the one before.
+            losses: M numbers or tensors, f_1, f_2, ...; the last ones are the run's final values, unless
+                `keep` was called after others.
+            columns: further numbers, such as those of the validation data.
+
+        Raises:
+            ConfigError: other numbers of losses than before, or a step that is not later.
+        """
+        self._refuse_done()
+        if step <= self.step:
+            raise ConfigError(f"log({step}, ...) comes after step {self.step}; log later steps only.")
+        row = {"step": step} | {f"f_{m + 1}": float(value) for m, value in enumerate(losses)}
+        row |= {name: float(value) for name, value in columns.items()}
+        if len(losses) != (M := len(self.identity["preferences"][0])):
+            raise ConfigError(f"log got {len(losses)} losses, but the preference has {M}.")
+        self._history.append(row)
+        self.step = step
+        if time.time() - self._told > BEAT:
+            self._beat()
+
+    def keep(self) -> None:
+        """Makes the values that were logged last the run's final ones: call it where they are best."""
+        self._refuse_done()
+        self._kept = self.step
+
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Saves what the loop needs to go on from here: tensors and plain values, such as state dicts."""
+        self._refuse_done()
+        payload = {"step": self.step, "state": dict(state), "history": self._history, "kept": self._kept}
+        self.folder.save_checkpoint(payload | {"seconds": self._seconds()})
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Writes the rows; of a loop that was stopped, how far it came; of one that failed, why."""
+        with self._open:
+            if self.done:
+                return
+            if kind is None:
+                self._finish()
+                self.done = True
+            elif issubclass(kind, KeyboardInterrupt):
+                self._beat(interrupted=True)
+            else:
+                self.folder.write_status("failed", error=f"{kind.__name__}: {error}", step=self.step)
+
+    def _finish(self) -> None:
+        import pandas as pd
+
+        if not self._history:
+            raise ConfigError("Nothing was logged, so there are no rows; call run.log(step, losses).")
+        history = pd.DataFrame(self._history)
+        seed = self.identity["seeds"][0]
+        keys = {"run": 0, "seed": seed, "output": "last"}
+        last = next(dict(row) for row in reversed(self._history) if self._kept in (None, row["step"]))
+        ended = {"ended": last.pop("step")}
+        preference = {f"preference_{m + 1}": w for m, w in enumerate(self.identity["preferences"][0])}
+        finite = all(math.isfinite(v) for k, v in last.items() if k.startswith("f_"))
+        ends = {"seconds": self._seconds(), "solver_failures": 0, "status": "done" if finite else "diverged"}
+        self.folder.write_table("final.csv", pd.DataFrame([{**keys, **preference, **last, **ended, **ends}]))
+        self.folder.write_table("history.parquet", history.assign(**keys))
+        write_json(
+            self.path / "meta.json",
+            {
+                **provenance.stamp(),
+                "dtype": "its own",
+                "execution": "a training loop of its own",
+                "hypervolume": None,
+                "final_rows": 1,
+                **dict.fromkeys(("seconds_train", "seconds_wall"), self._seconds()),
+                "seconds_evaluate": 0.0,
+                "identity": self.identity,
+            },
+        )
+        said = {"runs": 1, "diverged": int(not finite), "seconds": self._seconds()}
+        self.folder.write_status("done", **said, sha256=self.folder.digests())
+        self.folder.remove_checkpoints()
+
+    def _seconds(self) -> float:
+        return self._before + time.time() - self._began
+
+    def _beat(self, **fields: Any) -> None:
+        self._told = time.time()
+        self.folder.write_status("running", step=self.step, seconds=self._seconds(), **fields)
+
+    def _refuse_done(self) -> None:
+        if self.done:
+            raise ConfigError(
+                f"This run is finished ({self.path}); leave out its loop where run.done is true, or record "
+                "it anew with rerun=True."
+            )
+
+
+_NAME = f"{Recording.__module__}.{Recording.__qualname__}"
+
+
+def record(
+    name: str,
+    method: str,
+    preference: Sequence[float],
+    seed: int = 0,
+    *,
+    rerun: bool = False,
+    **settings: Any,
+) -> Recording:
+    """Records one run of a training loop of one's own as a job: its rows, its history, and where it stopped.
+
+        with mobench.record("my net", "ferero", preference=[0.3, 0.7], seed=0, lr=1e-3) as run:
+            if not run.done:
+                ...
+                run.log(epoch, [loss_1, loss_2], validation_1=...)
+
+    A run is known by its name, method, preference, seed and settings, not by the code of the loop: change a
+    setting, such as version=2, where the loop changes.
+
+    Args:
+        name: of the problem; `mobench.rows("problem=NAME")` finds its runs.
+        method: the name of the method.
+        preference: M positive numbers, which are divided by their sum.
+        seed: of the run.
+        rerun: record it again although it is finished.
+        settings: numbers and words that tell runs apart: algorithm.KEY of `mobench.rows`.
+
+    Raises:
+        PreferenceError: a preference that is not positive.
+        ConfigError: a setting that is neither a number nor a word.
+    """
+    weights = [float(w) for w in preference]
+    if len(weights) < 1 or not all(math.isfinite(w) and w > 0 for w in weights):
+        raise PreferenceError(f"preference={list(preference)!r} must be positive numbers, one for each loss.")
+    if wrong := [key for key, value in settings.items() if not isinstance(value, PLAIN)]:
+        raise ConfigError(f"{wrong[0]}={settings[wrong[0]]!r} is neither a number nor a word.")
+    identity = {
+        "problem": {"title": name, "class": "Recorded"},
+        "oracle": {"class": "Recorded"},
+        "algorithm": {**settings, "class": method},
+        "preferences": [[round(w / sum(weights), 12) for w in weights]],
+        "seeds": [int(seed)],
+    }
+    return Recording(identity, name, rerun)

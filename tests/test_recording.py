@@ -1,0 +1,104 @@
+"""A training loop of one's own whose rows, history and stops are those of a job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import mobench
+from mobench.cli import status
+from mobench.errors import ConfigError, PreferenceError
+from mobench.jobs.store import JobFolder
+
+
+@pytest.fixture(autouse=True)
+def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    return tmp_path
+
+
+def descend(stop_at: int | None = None, **options: object) -> Path:
+    """Ten steps of gradient descent on two parabolas; the loop goes on from what it saved."""
+    with mobench.record("two wells", "ls", preference=[1, 3], seed=4, lr=0.1, **options) as run:  # type: ignore[arg-type]
+        x = run.state["x"] if run.state else torch.tensor(2.0, dtype=torch.float64)
+        for step in range(run.step, 10):
+            if step == stop_at:
+                raise KeyboardInterrupt
+            x = x - 0.1 * (0.25 * 2 * x + 0.75 * 2 * (x - 1))
+            run.log(step + 1, [x.square(), (x - 1).square()], distance=(x - 0.75).abs())
+            run.save({"x": x})
+    return run.path
+
+
+def test_a_recorded_loop_is_a_job_that_everything_reads() -> None:
+    path = descend()
+    rows = mobench.rows("problem=two wells", "lr=0.1")
+    (row,) = rows.to_dict("records")
+    x = 0.75 + 1.25 * 0.8**10  # the error shrinks by 1 - 2 * 0.1
+    assert (row["f_1"], row["f_2"], row["distance"]) == pytest.approx((x**2, (x - 1) ** 2, x - 0.75))
+    assert (row["algorithm"], row["seed"], row["preference_2"], row["status"]) == ("ls", 4, 0.75, "done")
+    history = mobench.load(rows).history
+    assert history["step"].tolist() == list(range(1, 11))
+    assert np.allclose(history["distance"], 1.25 * 0.8 ** np.arange(1, 11))
+    assert JobFolder(path).done
+    assert len(mobench.plot(rows, "step", "distance").axes[0].lines) == 1
+    assert mobench.table(rows).frame["f_1"].item() == row["f_1"]
+    assert status.main([]) == 0
+
+
+def test_a_stopped_loop_goes_on_where_it_saved(outputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        descend(stop_at=6)
+    assert status.main([]) == 1
+    out = capsys.readouterr().out
+    assert "interrupted two_wells-ls-" in out
+    assert "step 6 (" in out
+    with pytest.warns(UserWarning, match="1 running"):
+        assert mobench.rows("problem=two wells").empty
+    path = descend()
+    stopped = JobFolder(path).history()
+    descend(rerun=True)
+    assert stopped.equals(JobFolder(path).history())
+    assert len(list((outputs / "runs").iterdir())) == 1
+
+
+def test_a_finished_run_is_not_recorded_again() -> None:
+    descend()
+    with mobench.record("two wells", "ls", [0.25, 0.75], 4, lr=0.1) as run:
+        assert run.done
+        with pytest.raises(ConfigError, match=r"finished .*rerun=True"):
+            run.log(11, [0, 0])
+
+
+def test_the_best_step_may_be_the_final_one_and_lost_runs_are_lost() -> None:
+    for seed, losses in enumerate(([3.0, 1.0, 2.0], [3.0, 1.0, float("inf")])):
+        with mobench.record("own", "mgda", [1, 1], seed) as run:
+            for step, value in enumerate(losses, 1):
+                run.log(step, [value, 0.0])
+                if seed == 0 and value == 1.0:
+                    run.keep()
+    rows = mobench.rows("problem=own").sort_values("seed")
+    assert rows["f_1"].tolist() == [1.0, np.inf]
+    assert rows["ended"].tolist() == [2, 3]
+    assert rows["status"].tolist() == ["done", "diverged"]
+
+
+def test_what_cannot_be_recorded_is_refused(outputs: Path) -> None:
+    with pytest.raises(PreferenceError, match="positive numbers"):
+        mobench.record("own", "mgda", [1, 0])
+    with pytest.raises(ConfigError, match=r"lr=.* is neither a number nor a word"):
+        mobench.record("own", "mgda", [1, 1], lr=torch.ones(2))
+    with (
+        pytest.raises(ConfigError, match="3 losses, but the preference has 2"),
+        mobench.record("own", "a", [1, 1]) as run,
+    ):
+        run.log(1, [1, 2, 3])
+    (folder,) = (outputs / "runs").iterdir()
+    assert JobFolder(folder).status()["status"] == "failed"
+    with mobench.record("own", "b", [1, 1]) as run:
+        run.log(1, [1, 2])
+        with pytest.raises(ConfigError, match="later steps only"):
+            run.log(1, [1, 2])
