@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -821,3 +823,63 @@ def test_a_method_that_transforms_losses_takes_rows_of_any_type(dtype: torch.dty
     assert exact.direction is not None
     assert info.direction.dtype == dtype
     torch.testing.assert_close(info.direction.double(), exact.direction, rtol=1e-6, atol=1e-7)
+
+
+class Noting(torch.autograd.Function):
+    """The identity, whose backward looks at numbers, so that it cannot be batched."""
+
+    calls = 0
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        Noting.calls += 1
+        return g * (1.0 if float(g.abs().sum()) >= 0.0 else 2.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rows_of_one_backward_pass_are_those_of_a_pass_each(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four losses, a parameter that one of them alone sees, and one that none sees."""
+
+    def one(batched: bool) -> Tensor:
+        if not batched:
+            monkeypatch.setattr("mobench.training.optimizer.BATCHED", 0)
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.Tanh(), torch.nn.Linear(7, 4)).to(dtype)
+        extra = torch.nn.Parameter(torch.ones(3, dtype=dtype))
+        idle = torch.nn.Parameter(torch.ones(2, dtype=dtype))
+        optimizer = mobench.Balanced(torch.optim.SGD([*net.parameters(), extra, idle], lr=0.1), "upgrad")
+        for _ in range(3):
+            losses = list(net(torch.randn(6, 5, dtype=dtype)).square().mean(0))
+            losses[2] = losses[2] + extra.square().sum()
+            optimizer.step(losses)
+        assert idle.grad is None
+        return torch.cat([p.detach().flatten() for p in [*net.parameters(), extra]])
+
+    torch.testing.assert_close(one(True), one(False), rtol=0, atol=1e-6 if dtype == torch.float32 else 1e-14)
+
+
+def test_a_graph_that_cannot_be_batched_takes_a_pass_for_each_loss() -> None:
+    net = torch.nn.Linear(3, 3)
+    optimizer = mobench.Balanced(torch.optim.SGD(net.parameters(), lr=0.1), "mgda")
+    Noting.calls = 0
+    for _ in range(2):
+        optimizer.backward(list(Noting.apply(net(torch.ones(2, 3))).square().mean(0)))
+    assert Noting.calls == 7  # one more that failed, once
+    lonely = torch.ones((), requires_grad=True)
+    with pytest.raises(ConfigError, match="Function 3 depends on no parameter"):
+        optimizer.backward([*net(torch.ones(2, 3)).square().mean(0)[:2], lonely.square()])
+
+
+def test_the_training_loop_brings_the_compiled_gram_kernel() -> None:
+    """In a process of its own: other tests have imported the oracles, which bring it, too."""
+    code = (
+        "import mobench, sys; mobench.solve; from mobench.core import gram; "
+        "assert 'mobench.oracles' not in sys.modules; assert len(gram._kernels) == 1"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,10 @@ from mobench.core.types import HALF, check_dense, check_real
 from mobench.errors import ConfigError, MobenchError
 from mobench.training.solving import STEPS, Info, Seen, Stepper, made, name_of, widened
 
+BATCHED = 40_000
+"""Parameters up to which the gradients of more than two losses are one backward pass of them all: beyond, a
+pass for each is as fast, and faster where each loss has parameters of its own.
+"""
 FELL = 2.0**-24
 """The least number of float16: where a GradScaler has come down to it, the scale is not what overflows."""
 
@@ -69,6 +74,7 @@ class Balanced:
         self.optimizer = optimizer
         self.algorithm = made(method, options)
         self._state: dict[str, Any] | None = None
+        self._batches = True  # until a graph cannot be differentiated for all losses at once
         self._set = (preference, steps, seed, ideal)
 
     @property
@@ -141,7 +147,8 @@ class Balanced:
         preference, steps, seed, ideal = self._set
         stepper = Stepper(self.algorithm, preference, len(outputs) - M, steps, seed, ideal)
         called = names if features is None else [f"Feature {k}" for k, _ in enumerate(base, 1)]
-        seen = _Graph(outputs, scaled, scale, base, M, "parameter" if features is None else "feature", called)
+        what = "parameter" if features is None else "feature"
+        seen = _Graph(outputs, scaled, scale, base, M, what, called, self._batches)
         try:
             direction, after, weights, report = stepper.step(seen, self._state)
             if report.fail is not None and bool(report.fail.any()):
@@ -154,9 +161,12 @@ class Balanced:
                 grads = [None if idle else own for own, idle in zip(grads, seen.unused, strict=True)]
             else:
                 grads = _through(base, grads, parameters, scaled[:M], names)
-            for own in grads:
-                if own is not None:
-                    _check_finite(own)
+            if features is None and all(p.dtype == direction.dtype for p in base):
+                _check_finite(direction)
+            else:
+                for own in grads:
+                    if own is not None:
+                        _check_finite(own)
         except _NotFinite as error:
             # a scaler that is off would step, and one whose scale has fallen that far cannot help
             if scaler is None or not scaler.is_enabled() or scale <= FELL:
@@ -165,6 +175,7 @@ class Balanced:
         for p, own in zip(parameters, grads, strict=True):
             p.grad = own
         self._state = after
+        self._batches = seen.batches
         kkt = None if report.kkt is None else report.kkt[0]
         failed = torch.zeros((), dtype=torch.bool, device=direction.device)
         return None if weights is None else weights[0], Info(direction[0], after, kkt, failed)
@@ -245,7 +256,7 @@ class Balanced:
             )
         for k, z in enumerate(() if features is None else _listed(features), 1):
             check_real(f"Feature {k}", z)
-        values = torch.stack([f.detach().double() for f in outputs])
+        values = _doubles(outputs)
         if not bool(torch.isfinite(values).all()):
             raise MobenchError(
                 f"The values {values.tolist()} of step {self._t} are not all finite. Nothing has changed; "
@@ -288,6 +299,7 @@ class _Graph(Seen):
 
     Attributes:
         unused: of each tensor of the base, whether no function depends on it.
+        batches: whether rows may be asked for all at once; False once that has failed.
     """
 
     def __init__(
@@ -299,7 +311,9 @@ class _Graph(Seen):
         M: int,
         what: str,
         names: Sequence[str],
+        batches: bool,
     ) -> None:
+        self.batches = batches
         self._scaled = scaled
         self._scale = scale
         self._base = base
@@ -309,7 +323,7 @@ class _Graph(Seen):
         self.unused = [True] * len(base)
         x = torch.cat([p.detach().reshape(-1).to(self._dtype) for p in base]).unsqueeze(0)
         # losses are not rounded to the type of the parameters
-        values = torch.stack([f.detach().double() for f in outputs]).unsqueeze(0)
+        values = _doubles(outputs).unsqueeze(0)
         # the gradients of half-precision losses are their weights, which would be rounded
         half = any(f.dtype in HALF for f in outputs)
         super().__init__(values, self._rows, M, None if half else self._product, x)
@@ -339,8 +353,48 @@ class _Graph(Seen):
         return row
 
     def _rows(self) -> Float[Tensor, "1 K P"]:
+        if self.batches and len(self._scaled) > 2 and self.x.shape[1] <= BATCHED:
+            batch = self._batch()
+            if batch is not None:
+                return batch.unsqueeze(0)
         rows = [self._gradient(f, f"Function {k}") for k, f in enumerate(self._scaled, 1)]
         return torch.stack(rows).unsqueeze(0)
+
+    def _batch(self) -> Float[Tensor, "K P"] | None:
+        """All rows by one backward pass; None where a pass for each has to say what is wrong, if anything is.
+
+        Some graphs cannot be differentiated so (a hook or a backward of one's own that looks at numbers), and
+        a loss that depends on no parameter has a row of zeros.
+        """
+        K = len(self._scaled)
+        kinds = {(f.dtype, f.device) for f in self._scaled}
+        eye = {kind: torch.eye(K, dtype=kind[0], device=kind[1]) for kind in kinds}
+        unit = [eye[f.dtype, f.device][k] for k, f in enumerate(self._scaled)]
+        try:
+            found = torch.autograd.grad(
+                self._scaled, self._base, unit, retain_graph=True, allow_unused=True, is_grads_batched=True
+            )
+        except RuntimeError:
+            self.batches = False
+            return None
+        if any(own is not None and own.layout != torch.strided for own in found):
+            return None
+        parts = [
+            p.new_zeros(K, p.numel(), dtype=self._dtype)
+            if own is None
+            else own.reshape(K, -1).to(self._dtype)
+            for p, own in zip(self._base, found, strict=True)
+        ]
+        rows = torch.cat(parts, 1)
+        if self._scale != 1.0:
+            rows.div_(self._scale)
+        sums = rows.sum(1).tolist()
+        if not all(math.isfinite(x) for x in sums):
+            _check_finite(rows)
+        if not all(sums) and not bool(rows.any(1).all()):
+            return None
+        self.unused = [own is None for own in found]
+        return rows
 
     def _product(self, w: Float[Tensor, "1 M"]) -> Float[Tensor, "1 P"]:
         with torch.enable_grad():
@@ -349,12 +403,20 @@ class _Graph(Seen):
         return self._gradient(total, "The sum of the losses").unsqueeze(0)
 
 
+def _doubles(outputs: Sequence[Tensor]) -> Float[Tensor, " K"]:
+    """Values in float64; of one type they are converted together."""
+    if len({f.dtype for f in outputs}) == 1:
+        return torch.stack([f.detach() for f in outputs]).double()
+    return torch.stack([f.detach().double() for f in outputs])
+
+
 class _NotFinite(Exception):
     """A gradient is not finite, so no method is asked what to do with it."""
 
 
 def _check_finite(gradient: Tensor) -> None:
-    if not bool(torch.isfinite(gradient).all()):
+    # a sum is finite only if all terms are, and takes a tenth of the time; of finite terms it may overflow
+    if not math.isfinite(gradient.sum()) and not bool(torch.isfinite(gradient).all()):
         raise _NotFinite
 
 
