@@ -27,6 +27,7 @@ from mobench.data import Images, MultiImages, load_images, multi_images
 from mobench.data import images as base
 from mobench.data import multi as family
 from mobench.errors import ConfigError, DataError
+from tests.test_clients import DIGESTS as CLIENTS
 
 DIGESTS = {
     "digits": "5eb2ebda67b73ab8b3443123c5d41a591299250e21f4fa82b56c6c59169f95c9",
@@ -125,13 +126,16 @@ def test_digest_covers_every_array_in_its_order() -> None:
 
 
 def test_another_process_makes_the_same_data() -> None:
-    code = "from mobench.data import *\nimport sys\n"
+    """Of pictures and of clients; what embedded data do not need is not imported."""
+    code = "from mobench.data import *\nfrom mobench.data.clients import partition\nimport sys\n"
     code += "print(multi_images('digits', 'digits_hard', '', shifts=(0, 0)).digest)\n"
-    code += "assert 'torchvision' not in sys.modules"  # nor is it imported for embedded data
+    code += "print(partition(load_images('digits', ''), 'partial', classes_per_client=2).digest)\n"
+    code += "assert 'torchvision' not in sys.modules and 'matplotlib' not in sys.modules"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
     )
-    assert done.stdout.strip() == PAIRS["digits", "digits_hard"], done.stderr
+    expected = [PAIRS["digits", "digits_hard"], CLIENTS["partial 2"]]
+    assert done.stdout.split() == expected, done.stderr
 
 
 # --- pictures of two ----------------------------------------------------------------------------------------

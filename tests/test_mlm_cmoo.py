@@ -15,16 +15,18 @@ from torch import Tensor
 
 from mobench.algorithms.mgda import MGDA
 from mobench.algorithms.mlm_cmoo import MLMCMOO, tangent_to_simplex
+from mobench.config.compose import compose
 from mobench.constraints import LossCap, LossRatio, WeightBall
 from mobench.core import GraphPoint, Runs, loop
 from mobench.errors import ConfigError
+from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
 from mobench.metrics import constrained_kkt
 from mobench.oracles import Exact
 from mobench.oracles.exact import make_point
 from mobench.problems import BallAndHalfSpace, HalfPlane, LeastSquares
 from mobench.solvers import min_norm
-from tests.conftest import Run, shell
+from tests.conftest import Run
 
 F64 = torch.float64
 EVEN = torch.tensor([[0.5, 0.5]], dtype=F64)
@@ -265,11 +267,8 @@ EVIDENCE = {
 
 def finished(root: FilePath, *arguments: str) -> tuple[pd.DataFrame, np.ndarray]:
     """Rows and variables of one job."""
-    done = shell(
-        root, *arguments, "preferences=1", "record.every=0", "logger=local", "progress=false", timeout=600
-    )
-    assert done.returncode == 0, done.stderr
-    (folder,) = (root / "runs").glob("*")
+    config = compose([*arguments, "preferences=1", "record.every=0", "logger=local", "progress=false"])
+    folder = run_job(config, root).folder
     return JobFolder(folder).final(), JobFolder(folder).solutions()["last"]
 
 
@@ -291,9 +290,9 @@ def test_evidence_of_the_specification_on_p1(tmp_path: FilePath) -> None:
 
 def test_p2_ends_at_constrained_stationary_points(tmp_path: FilePath) -> None:
     """Three instances."""
-    steps = [f"algorithm.{name}=0.01" for name in ("step_size", "eta", "beta")]
+    steps = [f"algorithm.{name}=0.05" for name in ("step_size", "eta", "beta")]
     rows, _ = finished(
-        tmp_path, "problem=ball_and_half_space", "algorithm=mlm_cmoo", "steps=20000", "seeds=[0,1,2]", *steps
+        tmp_path, "problem=ball_and_half_space", "algorithm=mlm_cmoo", "steps=4000", "seeds=[0,1,2]", *steps
     )
     assert rows["own_residual"].max() < 1e-4
     assert rows["kkt"].max() < 1e-2

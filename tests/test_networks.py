@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,7 +33,6 @@ from mobench.jobs.record import Recorder
 from mobench.models.stacked import mapped
 from mobench.problems import networks
 from mobench.system import fastest
-from tests.conftest import REPOSITORY, environment
 
 QUIET: dict[str, Any] = {"logger": "local", "progress": False}
 F64 = torch.float64
@@ -432,45 +428,6 @@ def test_resumes_bit_for_bit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert steps[-1] == 40
     same(rows, whole)
     monkeypatch.undo()
-
-
-KILLED = """
-import os, signal, sys
-import mobench
-from tests.test_networks import ONE_WAY, long_problem
-
-def kill(step, rows):
-    if step >= 20 and sys.argv[1] == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-
-first = []
-rows = mobench.run(problem=long_problem(callback=lambda s, r: (first.append(s), kill(s, r))), **ONE_WAY)
-print(first[0], rows.attrs["mobench_folder"])
-"""
-
-
-def test_a_killed_job_resumes(outputs: Path) -> None:
-    """The process dies without a word; another one with the same program goes on."""
-    whole = mobench.run(problem=long_problem(), **ONE_WAY)
-
-    def process(word: str) -> subprocess.CompletedProcess[str]:
-        env = {
-            **environment(outputs),
-            "MOBENCH_OUTPUTS": str(outputs / "other"),
-            "PYTHONPATH": str(REPOSITORY),
-        }
-        return subprocess.run(
-            [sys.executable, "-c", KILLED, word], env=env, cwd=REPOSITORY, capture_output=True, text=True
-        )
-
-    assert process("kill").returncode == -signal.SIGKILL
-    again = process("go")
-    assert again.returncode == 0, again.stderr
-    first, folder = again.stdout.split()[-2:]
-    assert int(first) > 0
-    pd.testing.assert_frame_equal(
-        mobench.load(folder).final.drop(columns="seconds"), whole.drop(columns="seconds"), check_exact=True
-    )
 
 
 # what a user sees on the way

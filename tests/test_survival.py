@@ -43,7 +43,7 @@ from mobench.jobs.store import JobFolder
 from mobench.sweep import launch, launchers
 from mobench.sweep.plan import Planned
 from mobench.system import gpu_lock, processes, signals, workers
-from tests.conftest import Run, environment, shell
+from tests.conftest import Run, shell
 from tests.test_runner import (
     BASE,
     STEPS,
@@ -635,7 +635,7 @@ def test_killed_worker_costs_nothing(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["alone", "code", "conf", "killed", "outputs"]
 
 
-def test_job_that_kills_every_worker_fails_alone(tmp_path: Path, victim: dict[str, str]) -> None:
+def test_job_that_kills_every_worker_fails_alone(tmp_path: Path, victim: dict[str, str], look: Any) -> None:
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="launcher is not installed")
     root = tmp_path / "outputs"
     command = (
@@ -652,9 +652,9 @@ def test_job_that_kills_every_worker_fails_alone(tmp_path: Path, victim: dict[st
     assert "2 of 2 jobs failed" in done.stdout
     assert done.stderr.count("its worker died") == 2
     assert "Traceback" not in done.stderr
-    listed = shell_status(root, env=victim)
-    assert listed.returncode == 1
-    assert listed.stdout.count("\n  dead ") == 2
+    code, listed, _ = look(root=root)
+    assert code == 1
+    assert listed.count("\n  dead ") == 2
 
 
 def test_error_of_a_launcher_is_no_dead_worker(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -882,20 +882,6 @@ def test_launchers_are_known_by_their_configuration(name: str) -> None:
 
 
 # mobench status
-
-
-def shell_status(root: Path, *arguments: str, env: dict[str, str] | None = None) -> Any:
-    import subprocess
-
-    return subprocess.run(
-        [sys.executable, "-m", "mobench", "status", *arguments],
-        env=environment(root, **(env or {})),
-        cwd=root.parent,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
 
 
 @pytest.fixture

@@ -158,11 +158,11 @@ def test_settings_that_wandb_refuses_are_refused_before_the_job(
     assert mobench(*QUICK, "logger=local", setting).code == 0
 
 
-def test_finished_jobs_are_logged_without_training(tmp_path: Path) -> None:
+def test_finished_jobs_are_logged_without_training(tmp_path: Path, mobench: Run) -> None:
     """The jobs of a sweep, then one of them."""
     root = tmp_path / "outputs"
     sweep = ("-m", "algorithm=ls,mgda", *QUICK[1:])
-    assert shell(root, *sweep, "logger=local").returncode == 0
+    assert mobench(*sweep, "logger=local", root=root).code == 0
     rows = {path: path.stat().st_mtime_ns for path in root.glob("runs/*/final.csv")}
     for words, logged in ((sweep, 2), (QUICK, 3)):
         assert shell(root, *words, "logger=wandb", "logger.finished=true").returncode == 0
