@@ -162,6 +162,9 @@ def test_points_keep_to_the_spec(problem: str) -> None:
             assert point.vjp(torch.ones_like(point.F)).shape == x.shape
             assert oracle.exact(x).shape == (spec.R, K), name
         assert len(samples) < 2 or not torch.equal(samples[0].values(), samples[1].values()), name
+        assert torch.equal(oracle.at(x, state, 0).values(), values), (
+            name
+        )  # the first sample, if none is named
         v, w = cases.direction(theta), cases.direction(values) + 2
         if "jvp" in spec.provides:
             torch.testing.assert_close(
