@@ -32,19 +32,20 @@ class Balanced:
         optimizer = Balanced(torch.optim.SGD(net.parameters(), lr=0.1), "mgda")
         optimizer.step([loss_1, loss_2])
 
-    `backward` computes the gradients of all losses (M backward passes; one for methods without a Jacobian),
-    asks the method for its direction d, and sets every parameter's `grad` to its part of -d (None where no
-    loss depends on the parameter), whatever `grad` was before: nothing accumulates, and `zero_grad` is not
-    needed. `step` does that and lets the wrapped optimizer step. Call `backward` and
-    `optimizer.optimizer.step()` yourself to clip gradients in between. Schedulers and a GradScaler take
-    `optimizer.optimizer`.
+    `backward` computes the gradients of all losses (M backward passes; one of all losses together where there
+    are at least three of them and at most 40,000 parameters; one for methods without a Jacobian), asks the
+    method for its direction d, and sets every parameter's `grad` to its part of -d (None where no loss
+    depends on the parameter), whatever `grad` was before: nothing accumulates, and `zero_grad` is not needed.
+    `step` does that and lets the wrapped optimizer step. Call `backward` and `optimizer.optimizer.step()`
+    yourself to clip gradients in between. Schedulers and a GradScaler take `optimizer.optimizer`.
 
     Rows of the Jacobian are kept in the widest type of the parameters, float32 at least; autocast does not
     reach the method. Losses in half precision cost all M backward passes: a weighted sum of them in one pass
     would round the weights.
 
     Gradients are taken by torch.autograd.grad: hooks that fire on accumulation, as those of
-    DistributedDataParallel, do not see them.
+    DistributedDataParallel, do not see them. A hook of a tensor is called once for all losses where they are
+    taken together, and with the gradients of all of them.
 
     Args:
         optimizer: one of torch.optim that steps without a closure and has dense gradients; its parameters are
