@@ -167,7 +167,8 @@ def test_a_diverged_run_leaves_its_set(algorithm: str) -> None:
     given: dict[str, Any] = {"algorithm": algorithm, "steps": 50, "seeds": [0]}
     if algorithm == "hv_gradient":
         given["algorithm.reference"] = [1.1, 1.1]
-    both = mobench.run(problem=pair, preferences=2, **given)
+    with pytest.warns(UserWarning, match="1 of 2 runs"):
+        both = mobench.run(problem=pair, preferences=2, **given)
     alone = mobench.run(problem=other, preferences=1, **given)
     assert both["status"].tolist() == ["diverged", "done"]
     columns = ["f_1", "f_2"]
@@ -185,8 +186,10 @@ def test_the_state_of_a_diverged_run_rests_as_it_does_alone() -> None:
         "algorithm.step_size": 0.01,
         "algorithm.weight_step": 1e-72,
     }
-    pair = mobench.run(problem=mobench.objectives(f, start=[[0.3], [60.0]]), preferences=2, **given)
-    alone = mobench.run(problem=mobench.objectives(f, start=[60.0]), preferences=1, **given)
+    with pytest.warns(UserWarning, match="1 of 2 runs"):
+        pair = mobench.run(problem=mobench.objectives(f, start=[[0.3], [60.0]]), preferences=2, **given)
+    with pytest.warns(UserWarning, match="1 of 1 run"):
+        alone = mobench.run(problem=mobench.objectives(f, start=[60.0]), preferences=1, **given)
     assert pair["status"].tolist() == ["done", "diverged"]
     assert 0.51 < alone.loc[0, "lambda_1"] < 0.6
     assert pair.loc[1, "lambda_1"] == pytest.approx(alone.loc[0, "lambda_1"], rel=1e-9)

@@ -127,7 +127,7 @@ def test_artifacts_know_cifar100_and_the_subset_by_their_labels() -> None:
         paper = yaml.safe_load(path.read_text())["artifact"].get("paper", {})
         if "data=cifar100" in paper.get("overrides", ""):
             asked.append(path.stem)
-            assert (paper["data"], paper["parts"]) == ([source.label_of(False)], [source.label_of(True)])
+            assert (paper["data"], paper["samples"]) == ([source.label_of(False)], [source.label_of(True)])
     assert len(asked) == 7
 
 

@@ -357,7 +357,7 @@ def test_same_preferences_said_differently_are_one_job(mobench: Run) -> None:
 
 def test_what_is_not_part_of_a_job(mobench: Run) -> None:
     result = mobench("-m", *QUICK, "scale=smoke,paper", "progress=true,false", "logger.project=a,b")
-    assert result.out.startswith("1 jobs")
+    assert result.out.startswith("1 job")
     again = mobench(
         *QUICK, "hardware.threads=2", "checkpoint.seconds=1", "data_root=elsewhere", "logger=auto"
     )
@@ -369,10 +369,10 @@ def test_what_is_part_of_a_job(mobench: Run, monkeypatch: pytest.MonkeyPatch) ->
     assert result.out.startswith("8 jobs")
     assert len(result.folders) == 8
     again = mobench("-m", *QUICK[:2], "steps=2", QUICK[3])
-    assert again.out.startswith("1 jobs, 1 already finished")
+    assert again.out.startswith("1 job, 1 already finished")
     monkeypatch.setattr(LS, "version", LS.version + 1)
     raised = mobench("-m", *QUICK[:2], "steps=2", QUICK[3])
-    assert raised.out.startswith("1 jobs, 0 already finished")
+    assert raised.out.startswith("1 job, 0 already finished")
 
 
 # failures and divergence
@@ -429,7 +429,7 @@ def test_a_job_with_failed_solves_is_complete_and_never_silent(mobench: Run, plu
     assert "run 1 at step 3" in again.err
     assert again.job.status()["time"] == written
     sweep = mobench("-m", *arguments, "seeds=[0]")
-    assert sweep.out.startswith("1 jobs, 1 already finished, 0 to run")
+    assert sweep.out.startswith("1 job, 1 already finished, 0 to run")
     assert sweep.code == 1
     assert "run 1 at step 3" in sweep.err
     repeated = mobench(*arguments, "rerun=true")

@@ -242,6 +242,8 @@ def judge_csmoo2(a: Artifact, starts: Mapping[float, Variants]) -> None:
 
     def spread(c: Curves) -> np.ndarray:
         early = c.x[:, (c.steps > 0) & (c.steps < EARLY)]
+        if len(early) < 2:
+            return np.full(len(early), np.nan)
         return np.asarray(np.square(early - early.mean(0)).mean(1) * len(early) / (len(early) - 1))
 
     calm = []

@@ -10,7 +10,7 @@ from mobench.jobs.store import JobFolder, refuse_older
 from mobench.system.paths import outputs_root, results_root
 
 if TYPE_CHECKING:
-    from mobench.jobs.job import Job
+    import mobench.jobs.job
 
 
 @dataclass
@@ -39,7 +39,7 @@ def failed(folder: JobFolder, error: str, title: str = "") -> Outcome:
     return Outcome(folder.key, "failed", folder.path, error=error, title=title)
 
 
-def places_of(job: Job, root: Path | None = None) -> tuple[JobFolder, JobFolder]:
+def places_of(job: mobench.jobs.job.Job, root: Path | None = None) -> tuple[JobFolder, JobFolder]:
     """The job's folder below `root`/runs (default: outputs/runs), and the one below experiments/results/runs,
     where rows that took a long machine are kept with the project: they need not be made again, and are never
     written to.
@@ -53,7 +53,7 @@ def places_of(job: Job, root: Path | None = None) -> tuple[JobFolder, JobFolder]
     )
 
 
-def folder_of(job: Job, root: Path | None = None) -> JobFolder:
+def folder_of(job: mobench.jobs.job.Job, root: Path | None = None) -> JobFolder:
     """The first of both, or the second if rows are kept there alone."""
     own, kept = places_of(job, root)
     return kept if kept.done and not own.done and not job.config.rerun else own

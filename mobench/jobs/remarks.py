@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from mobench.errors import ConfigError
+from collections.abc import Mapping
+from typing import Any
+
+from mobench.errors import ConfigError, StoreError
 from mobench.jobs.store import JobFolder, columns
 from mobench.jobs.targets import TARGET, load_class
 
 SHOWN = 10  # runs that are named, at most
 
 
+def _config(folder: JobFolder) -> Mapping[str, Any]:
+    """Returns the configuration, or nothing where the file is damaged, which others say."""
+    try:
+        config: Any = folder.config()
+    except StoreError:
+        return {}
+    return config if isinstance(config, dict) and isinstance(config.get("algorithm"), dict) else {}
+
+
 def lost_runs(folder: JobFolder) -> list[str]:
     """Returns a sentence for each kind of lost runs, with what to try."""
-    config = folder.config()
+    config = _config(folder)
     rows = folder.final()
     first = rows[rows["output"] == rows["output"].iloc[0]]
-    step = config["algorithm"].get("step_size")
+    step = config.get("algorithm", {}).get("step_size")
     now = "" if step is None else f" (it is {step})"
     found = []
     for status, meaning in (
@@ -30,14 +42,14 @@ def lost_runs(folder: JobFolder) -> list[str]:
 
 def equal_runs(folder: JobFolder) -> list[str]:
     """Returns a sentence if the method ignores preferences: the runs of a seed are one run several times."""
-    config = folder.config()
+    config = _config(folder)
     rows = folder.final()
     preferences = len(rows[columns(rows, "preference_")].drop_duplicates())
     spread = (rows.groupby(["seed", "output"])[columns(rows, "f_")].nunique(dropna=False) > 1).any(axis=None)
-    if preferences < 2 or spread or config["vary"] or not (rows["status"] == "done").all():
+    if preferences < 2 or spread or not config or config.get("vary") or not (rows["status"] == "done").all():
         return []
     try:
-        method = load_class(str(config["algorithm"][TARGET]), "algorithm")
+        method = load_class(str(config["algorithm"].get(TARGET)), "algorithm")
     except ConfigError:  # of a plug-in that is not here
         return []
     if getattr(method, "preferred", True):

@@ -126,7 +126,7 @@ def test_draws_do_not_depend_on_how_many_are_drawn(name: str) -> None:
     def walked(count: int) -> list[Tensor]:
         runs = Runs.product(preference, range(count))
         oracle = cases.oracle_of(name, small, runs)
-        return walk(oracle, runs, oracle.initial(runs), 2)
+        return walk(oracle, runs, oracle.initial(runs))
 
     whole = walked(100)
     for n in (1, 15, 16, 17, 64):
