@@ -100,11 +100,9 @@ def agrees_with_print(s: Scenario, x: Statement) -> str:
     if x.metric is None:
         return ""
     one, other = x.shown[:2]
-    a = s.values(one, x.metric)
-    b = s.values(other, x.metric)
-    if not len(a) == len(b) == s.seeds:
+    ours = s.gap(one, other, x.metric)
+    if len(ours.values) != s.seeds:
         return ""
-    ours = Mean(a - b, least=3)
     printed = s.printed_gap(one, other, x.metric)
     if not ours.low <= printed <= ours.high:
         return ""

@@ -170,12 +170,12 @@ class Check:
 
     @property
     def measured(self) -> str:
-        """What was measured, in words."""
+        """Writes the measured values."""
         return self._measured() + self.more
 
     @property
     def tolerance(self) -> str:
-        """What was asked, in words."""
+        """Writes the tolerance."""
         return self._tolerance() + self.note
 
     @property
@@ -673,7 +673,7 @@ class Several(Check):
 
     @property
     def failing(self) -> list[Check]:
-        """Those that do not hold in full."""
+        """Returns the checks that do not hold in full."""
         return [check for check in self.checks if check.holds is not True]
 
     def _holds(self) -> Holds:
