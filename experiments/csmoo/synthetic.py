@@ -32,6 +32,7 @@ from . import beamforming
 from .runs import (
     COLOURS,
     GIVEN,
+    LEFT,
     METHODS,
     TIME,
     ZERO,
@@ -43,6 +44,7 @@ from .runs import (
     finals,
     judge_violation,
     pair,
+    share_of_way,
     variants,
 )  # fmt: skip
 
@@ -88,12 +90,16 @@ def judge_curves(a: Artifact, c: Curves, method: str) -> None:
     """What each convergence figure says of its own method and preference."""
     x_best, V_best = c.optimum
     extreme = min(c.lam[0], 1 - c.lam[0]) < 0.2
-    check = AllOf(
+    near = AllOf(
         Within(Mean(c.x_end), x_best, 0.04 if extreme else 0.03, of="x"),
         AtMost(Mean(c.V_end - V_best), 0.025 if extreme else 0.012, of="V - V*"),
     )
+    left = Mean(1.0 - share_of_way(c, c.V_end, V_best))
+    check = Graded(
+        AllOf(near, AtMost(left, LEFT, of="share of the way from V(x_0) to V* that is left")), near
+    )
     a.claim("optimum", check.also(f"V = {Mean(c.V_end)}, exact {V_best:.4f}; {c.runs} runs"), method=method)
-    a.claim("decreases", decreases(c))
+    a.claim("decreases", decreases(c, V_best))
 
 
 def judge_analytic(a: Artifact, grid_z: Curves) -> None:
