@@ -224,8 +224,8 @@ def share_of_way(c: AtPreference, value: np.ndarray, best: float) -> np.ndarray:
 def decreases(c: AtPreference, best: float) -> Check:
     """Checks that V falls and then stays, by its means over the third and the last quarter of the steps.
 
-    Both are shares of the way from V(x_0) to V* (`best`), means over the seeds: the last quarter keeps at least
-    FALLEN of it, and differs from the third by at most FLAT.
+    Both are shares of the way from V(x_0) to V* (`best`), means over the seeds: the last quarter keeps at
+    least FALLEN of it, and differs from the third by at most FLAT.
     """
     V = c.column("tchebycheff")
     quarter = c.steps[-1] / 4
