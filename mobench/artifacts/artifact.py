@@ -28,7 +28,7 @@ from typing import Any
 import pandas as pd
 
 from mobench.artifacts.checks import Check, listed
-from mobench.artifacts.claims import UNKNOWN, Claim, Text, Texts, texts
+from mobench.artifacts.claims import UNKNOWN, Claim, Text, Texts, second_look, texts
 from mobench.artifacts.rows import JobRows, RunCount
 from mobench.artifacts.tables import Cell, latex, markdown, with_spreads
 from mobench.artifacts.verdict import Evidence, decide
@@ -227,6 +227,8 @@ class Artifact:
         if decision.causes:
             causes = () if check.holds is True else (reason, text.cause(check.holds))
             said += [*causes, remark, text.remark]
+        if decision.verdict == "not reproduced":
+            said.append(second_look(self.id, id))
         if text.answer:
             said.append(f"The authors' answer: {text.answer}")
         self._add(
