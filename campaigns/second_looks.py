@@ -436,10 +436,10 @@ def main() -> None:
             print(f"{time.process_time() - began:6.1f} s  {line}", flush=True)
             row = line._asdict() | {"agrees": "yes" if line.agrees else "no"}
             table[line.artifact, line.claim] = row
-    with TABLE.open("w", newline="") as file:
-        writer = csv.DictWriter(file, Look._fields, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(table[key] for key in sorted(table))
+        with TABLE.open("w", newline="") as file:
+            writer = csv.DictWriter(file, Look._fields, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(table[key] for key in sorted(table))
 
 
 if __name__ == "__main__":

@@ -8,13 +8,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import jinja2
 
 from mobench.artifacts.claims import Claim
 from mobench.report.markdown import anchor, cell, code, md, own_checks, scales_of, shortened, spoken
-from mobench.report.model import CHECKS, FAILING, UNDECIDED, VERDICTS, Artifact, Evidence, Site, mark, tally
+from mobench.report.model import (
+    CHECKS,
+    FAILING,
+    UNDECIDED,
+    VERDICTS,
+    Artifact,
+    Entry,
+    Evidence,
+    Site,
+    mark,
+    tally,
+)
+from mobench.report.words import duration
 
 
 def result_pages(site: Site, images: Path | None = None) -> dict[str, str]:
@@ -26,6 +39,7 @@ def result_pages(site: Site, images: Path | None = None) -> dict[str, str]:
             left out.
     """
     env = _environment()
+    env.filters["cost"] = partial(cost, site)
     pages = {"": env.get_template("results.md").render(site=site)}
     for paper in site.papers:
         shown = {a.entries[0].id: picture(a, images) for a in paper.artifacts}
@@ -49,6 +63,15 @@ def _environment() -> jinja2.Environment:
     env.globals |= {"tally": tally, "scales": scales_of, "rows": rows, "causes": causes, "abridged": abridged}
     env.globals |= {"near_targets": near_targets}
     return env
+
+
+def cost(site: Site, entry: Entry) -> str:
+    """Writes the wall time of an artifact's jobs, one after another, and their hardware."""
+    jobs = [site.by_key[key] for key in dict.fromkeys(entry.jobs.values()) if key in site.by_key]
+    seconds = [job.seconds for job in jobs if job.seconds is not None]
+    if not seconds:
+        return ""
+    return f"; its jobs took {duration(sum(seconds))} on {', '.join(sorted({job.device for job in jobs}))}"
 
 
 def near_targets(evidence: Sequence[Evidence]) -> list[tuple[str, int, int]]:
