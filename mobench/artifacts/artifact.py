@@ -206,12 +206,14 @@ class Artifact:
         used = self._used(text.rests_on)
         lost = self._lost(text, used)
         limits = [] if text.own else self._limits(text, used, interval)
+        cannot = (self._cannot_check(text) if text.own else self._cannot_judge(text, used)) or ""
+        leans = {True: "holds", False: "fails", "partial": "partly", None: ""}[check.holds]
         decision = decide(
             Evidence(
                 own=text.own,
                 holds=check.holds,
                 failure=check.failure,
-                cannot=(self._cannot_check(text) if text.own else self._cannot_judge(text, used)) or "",
+                cannot=cannot,
                 undecided=check.why or ("" if text.own else reason),
                 lost=lost,
                 limits=tuple(limits),
@@ -245,6 +247,7 @@ class Artifact:
                 text.timed,
                 tuple(used),
                 tuple(vars(gauge) for gauge in check.gauges),
+                leans if cannot and not text.own and not lost else "",
             )
         )
 

@@ -51,6 +51,8 @@ class Claim:
     timed: the verdict depends on how fast the machine is, so it may differ between machines.
     jobs: names of the artifact's jobs whose rows were measured.
     gauges: its numbers beside their tolerances (`checks.Gauge`).
+    leans: what a smaller run, or one on other data, gives where that cannot decide the claim: "holds",
+        "fails" or "partly"; empty if the rows decide, or say nothing.
     """
 
     id: str
@@ -65,6 +67,7 @@ class Claim:
     timed: bool = False
     jobs: tuple[str, ...] = ()
     gauges: tuple[dict[str, Any], ...] = ()
+    leans: str = ""
 
 
 @dataclass(frozen=True)

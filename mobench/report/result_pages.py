@@ -7,6 +7,7 @@ rows are folded. No date inside.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from mobench.report.model import (
     Entry,
     Evidence,
     Site,
+    counted,
     mark,
     tally,
 )
@@ -61,8 +63,22 @@ def _environment() -> jinja2.Environment:
     env.filters |= {"cell": cell, "own_checks": own_checks, "spoken": spoken}
     env.globals |= {"VERDICTS": list(VERDICTS.values()), "CHECKS": CHECKS}
     env.globals |= {"tally": tally, "scales": scales_of, "rows": rows, "causes": causes, "abridged": abridged}
-    env.globals |= {"near_targets": near_targets}
+    env.globals |= {"near_targets": near_targets, "leanings": leanings}
     return env
+
+
+def leanings(evidence: Sequence[Evidence]) -> str:
+    """Says how many of the undecided claims a smaller run, or one on other data, points to or away from."""
+    open_ = [e.claim for e in evidence if mark(e.claim).key == "skip" and counted(e.claim)]
+    numbers = Counter(claim.leans for claim in open_)
+    words = {
+        "holds": "hold in a smaller run or on other data",
+        "partly": "hold there in part",
+        "fails": "do not hold there",
+        "": "are open for another reason (an interval, one seed, lost runs)",
+    }
+    parts = [f"{numbers[key]} {said}" for key, said in words.items() if numbers[key]]
+    return f"Of the {len(open_)} inconclusive claims, {', '.join(parts)}." if open_ else ""
 
 
 def cost(site: Site, entry: Entry) -> str:
