@@ -35,24 +35,37 @@ class Method:
         job: of ours, or the first letters of the jobs of the single preferences.
         output: the output rule.
         other: how the program of the listing departs from the method's paper, as which it is run here.
+        cause: why the rows differ.
     """
 
     column: str
     job: str
     output: str = "last"
     other: str = ""
+    cause: str = ""
 
 
 MIXED = "Their program chooses the weights by the gradients of w_m f_m and steps along those of f_m"
 METHODS = {
-    "ls": Method("LS", "ls"),
+    "ls": Method(
+        "LS",
+        "ls",
+        cause="With nearly equal weights a run has not arrived at an end of the front after 1000 steps, "
+        "and a solution on the way there adds to the volume.",
+    ),
     "tch": Method("TCH", "tch"),
     "stch": Method("STCH", "stch"),
     "omd-gd": Method("OMDgd-TCH", "omd_gd", "mean"),
     "ada-gd": Method("AdaOMDgd-TCH", "omd_gd", "adaptive_weak_ties"),
     "omd-eg": Method("OMDeg-TCH", "omd_eg", "mean"),
     "ada-eg": Method("AdaOMDeg-TCH", "omd_eg", "adaptive_weak_ties"),
-    "excess-mtl": Method("ExcessMTL", "excess_mtl"),
+    "excess-mtl": Method(
+        "ExcessMTL",
+        "excess_mtl",
+        cause="A loop of the stored program's update, with its starts and in float32, gives 0.040 ± 0.002 "
+        "(tests/test_excess_mtl.py), so the listing is not of this update; with 1e-5 in place of 1e-7 under "
+        "the root the same loop gives 0.134.",
+    ),
     "mgda": Method("MGDA", "mgda"),
     "moco": Method("MoCo", "moco"),
     "epo": Method("EPO", "epo", other=f"{MIXED}."),
@@ -122,9 +135,9 @@ def vlmop2_hypervolume(a: Artifact) -> None:
     near = Within(Mean(measured["tch"], least=3), best, 0.001, of="TCH's hypervolume", digits=".4f")
     a.check("exact", near)
     a.note(
-        "Reference point (1, 1); ten preferences in even steps from 0.01 to 0.99; 1000 steps; seeds 0, 19, 42, "
-        "whose starts are other draws than theirs. Methods that return the last iterate are evaluated before "
-        "the last step there."
+        "Reference point (1, 1); ten preferences in even steps from 0.01 to 0.99; 1000 steps; seeds 0, 19, "
+        "42, whose starts are other draws than theirs. Methods that return the last iterate are evaluated "
+        "before the last step there."
     )
 
 
@@ -142,7 +155,7 @@ def judge(a: Artifact, key: str, m: Method, mean: float, std: float, values: np.
         check = check.provided(check.holds is not False, f"{m.other} This is the method of its paper.")
     rests_on = [m.job] if m.job in a.jobs else [name for name in a.jobs if name.startswith(f"{m.job}_w")]
     words = {"method": m.column, "printed": mean, "deviation": std}
-    a.claim("{key}-hypervolume", check, reason=m.other, rests_on=rests_on, key=key, **words)
+    a.claim("{key}-hypervolume", check, reason=m.other or m.cause, rests_on=rests_on, key=key, **words)
 
 
 def lines(a: Artifact, listed: Any, measured: Any, best: float) -> Any:
