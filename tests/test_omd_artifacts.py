@@ -307,6 +307,16 @@ def test_the_text_against_the_printed_means(monkeypatch: pytest.MonkeyPatch) -> 
     assert {claims[id].verdict for id in ("fairer-in-print", "parity-in-print")} == {"partial"}
 
 
+def test_table_2_is_part_of_the_listing() -> None:
+    """Two readings of MNIST's cells, of the paper's text and of the authors' notebook."""
+    folder = REPOSITORY / "experiments/omd_tch/published"
+    table, listed = (pd.read_csv(folder / f"{name}.csv") for name in ("table2", "listing"))
+    keys = ["row", "column", "metric"]
+    both = table.merge(listed[listed["artifact"] == "omd_tch/listing_test"], on=keys)
+    assert len(both) == len(table) == 99
+    np.testing.assert_array_equal(both[["value_x", "std_x"]], both[["value_y", "std_y"]])
+
+
 def test_the_page_says_what_the_listing_says() -> None:
     """Its sentences are made from the listing; some of their numbers are counted here from the file alone."""
     page = (REPOSITORY / "docs/corrections.md").read_text()

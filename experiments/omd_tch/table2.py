@@ -77,8 +77,8 @@ def table2(a: Artifact) -> None:
     )
     a.note(
         "CIFAR-10's half of Table 2 is not in the paper's text; its columns quote the authors' result "
-        "listing, for orientation. Six of MNIST's published cells are reconstructed "
-        "(experiments/omd_tch/published/table2.csv)."
+        "listing, for orientation. Six of MNIST's published cells are reconstructed and "
+        "five have a digit of the listing (experiments/omd_tch/published/table2.csv)."
     )
 
 
