@@ -18,7 +18,7 @@ import yaml
 from scipy import optimize, stats
 
 from experiments.omd_tch import bounds as theory
-from experiments.omd_tch import federated_figures, listing, other_seeds, statements
+from experiments.omd_tch import federated_figures, hypervolumes, listing, other_seeds, statements
 from experiments.omd_tch.federated import COLUMNS, METRICS, Scenario
 from experiments.omd_tch.selection import GRIDS
 from experiments.omd_tch.vlmop2 import judge_stored
@@ -564,6 +564,43 @@ def test_cells_that_all_miss_in_one_direction_point_to_the_partition() -> None:
     assert statements.one_sided({"TCH": [True], "FedFV": [True]}) == ""
     assert statements.one_sided({fed: [True], "TCH": [False]}) == ""
     assert statements.one_sided({}) == ""
+
+
+def test_the_exact_hypervolume_is_a_staircase() -> None:
+    """Crossings of front and rays by root finding, the volume by adding up rectangles."""
+    w = np.linspace(0.01, 0.99, 10)
+    f = np.array(
+        [
+            [-np.expm1(-((1 - u) ** 2)), -np.expm1(-((1 + u) ** 2))]
+            for a in w
+            for u in [
+                optimize.brentq(
+                    lambda u, a=a: a * np.expm1(-((1 - u) ** 2)) - (1 - a) * np.expm1(-((1 + u) ** 2)), -1, 1
+                )
+            ]
+        ]
+    )
+    f = f[f[:, 0].argsort()]
+    area = ((np.append(f[1:, 0], 1.0) - f[:, 0]) * (1.0 - f[:, 1])).sum()
+    assert area == pytest.approx(0.2952, abs=5e-5)
+    assert hypervolumes.exact(np.stack([w, 1 - w], 1)) == pytest.approx(area, rel=1e-9)
+
+
+def test_a_seed_that_lost_a_run_has_no_hypervolume() -> None:
+    """Jobs of single preferences are put together seed by seed, and weighted objectives are left aside."""
+    x = np.zeros((2, 10))
+    rows = {"seed": [0, 19], "output": "last"}
+    made: list[Any] = [
+        SimpleNamespace(
+            final=pd.DataFrame(rows | {"status": statuses, "f_1": 7.0}),
+            solutions={"last": x},
+            config={"problem": {"n": 10}},
+        )
+        for statuses in (["done", "done"], ["done", "diverged"])
+    ]
+    found = hypervolumes.volumes(made, "last")
+    assert found[0] == pytest.approx(np.exp(-2.0))  # f = (1 - 1/e, 1 - 1/e) twice
+    assert np.isnan(found[1])
 
 
 def test_both_jobs_with_the_same_seed_are_one_line() -> None:

@@ -154,7 +154,7 @@ def judge(a: Artifact, key: str, m: Method, mean: float, std: float, values: np.
     if m.other:
         check = check.provided(check.holds is not False, f"{m.other} This is the method of its paper.")
     rests_on = [m.job] if m.job in a.jobs else [name for name in a.jobs if name.startswith(f"{m.job}_w")]
-    words = {"method": m.column, "printed": mean, "deviation": std}
+    words: dict[str, Any] = {"method": m.column, "printed": mean, "deviation": std}
     a.claim("{key}-hypervolume", check, reason=m.other or m.cause, rests_on=rests_on, key=key, **words)
 
 
