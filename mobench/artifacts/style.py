@@ -121,6 +121,7 @@ _DRAWN: dict[str, tuple[Any, ...]] = {  # colour, marker and line
     "graddrop": ("#999933", "v"),
     "famo": ("#332288", "s"),
     "dwa": (SKY, "<"),
+    "excess_mtl": (RED, "s"),
     "modo": (RED, "X"),
     "sdmgrad": (GREEN, "p"),
     "pmgda": ("#332288", "D"),
