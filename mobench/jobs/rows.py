@@ -157,13 +157,13 @@ def hypervolume_fault(job: Job) -> str | None:
 def hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None:
     """Per output rule and seed, of the finished runs of all preferences, with the reference point used; None
     where there is none: of a job that varies hyper-parameters each value would have its own. Where exact ones
-    would take longer than `record.hypervolume_seconds`, they are estimates, and `half_width_99` has half the
-    width of their intervals.
+    would take longer than their share of `record.hypervolume_seconds`, they are estimates, and
+    `half_width_99` has half the width of their intervals.
     """
     ref = job.problem.ref_point
     if ref is None or hypervolume_fault(job) is not None:
         return None
-    seconds = job.config.record.hypervolume_seconds
+    share = job.config.record.hypervolume_seconds / sum(frame["seed"].nunique() for frame in frames)
     out: dict[str, Any] = {"reference_point": list(ref)}
     widths: dict[str, dict[str, float]] = {}
     for frame in frames:
@@ -173,7 +173,7 @@ def hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None:
         seeds = frame["seed"].to_numpy()
         F = frame[named(frame, "f_")].to_numpy()
         for seed in np.unique(seeds[good]):
-            volume = metrics.bounded_hypervolume(F[good & (seeds == seed)], ref, seconds)
+            volume = metrics.bounded_hypervolume(F[good & (seeds == seed)], ref, share)
             out[output][str(seed)] = volume.value
             if volume.half_width is not None:
                 widths.setdefault(output, {})[str(seed)] = volume.half_width
