@@ -157,8 +157,16 @@ def _check_state(state: Mapping[str, Any], first: Training) -> None:
     _check_names("state.out", state["out"], rules)
     for name, rule in rules.items():
         _check_output(f"state.out.{name}", state["out"][name], first.state["out"][name], rule, state["t"])
-    rest = {key: value for key, value in first.state.items() if key != "out"}
+    rest = {key: value for key, value in first.state.items() if key not in ("out", "optimizer")}
     _check_form("state", {key: state[key] for key in rest}, rest)
+    if first.stepper is not None:
+        own = first.state["optimizer"]
+        if state["t"]:  # torch makes most of it in the first step
+            with torch.no_grad():
+                _, own = first.stepper.step(first.state["theta"], torch.zeros_like(first.state["theta"]), own)
+        # a learning rate of 1 may become one of 0.1
+        found, expected = (tree_map_only((int, float), float, each) for each in (state["optimizer"], own))
+        _check_form("state.optimizer", found, expected)
 
 
 def _check_output(where: str, found: Any, expected: State, rule: Output, t: int) -> None:
