@@ -132,13 +132,13 @@ def _check_history(history: Any, first: Training, until: int, may_end: bool) -> 
 
 def _columns(first: Training) -> dict[str, Tensor]:
     """The columns of the first step, as the history has them."""
-    job = first.job
+    job = first.trained
     state = first.state
     point = loop.seen_by(job.algorithm, job.joined).at(state["theta"], state["oracle"], 0, 0)
     point.graph = not job.algorithm.derivative_free
     with torch.no_grad():
         values = point.values() if point.recorded is None else point.recorded
-        found = completed(job, first.seen(state, point, values))
+        found = completed(first.job, first.seen(state, point, values))
     return {name: value.detach().to("cpu", torch.float64) for name, value in found.items()}
 
 

@@ -29,9 +29,10 @@ from mobench.core.stepping import Stepper
 from mobench.core.watched import Keeping, Watched
 from mobench.errors import CompatibilityError, ConfigError, Interrupted
 from mobench.jobs import checkpoints
+from mobench.jobs.alike import Alike, alike
 from mobench.jobs.job import Job
 from mobench.jobs.progress import progress
-from mobench.jobs.record import Growing, Recorder, columns
+from mobench.jobs.record import Growing, Recorder, columns, weighed
 from mobench.jobs.rehearsal import rehearse
 from mobench.jobs.steps import Steps
 from mobench.jobs.store import JobFolder
@@ -108,6 +109,7 @@ class Training:
     watched: Watched | None = field(init=False)
     keeping: Keeping | None = field(init=False)
     stepper: Stepper | None = field(init=False)  # of the user's own optimizer
+    alike: Alike | None = field(init=False)  # runs that stand for all, where some are equal
     shown: Growing = field(init=False)  # the history as a stop rule sees it
 
     def __post_init__(self) -> None:
@@ -120,6 +122,19 @@ class Training:
             self.watched = problem
         self.keeping = problem if isinstance(problem, Keeping) and problem.keep is not None else None
         self.stepper = self.job.stepper()
+        self.alike = alike(self.job)
+
+    @property
+    def trained(self) -> Job:
+        """The job whose runs take the steps: all, or some that stand for all."""
+        return self.job if self.alike is None else self.alike.job
+
+    def spread(self) -> None:
+        """Gives every run its own state and answers, at the end."""
+        if self.alike is not None:
+            self.state = self.alike.spread(self.state)
+            self.answers = self.alike.spread(self.answers)
+            self.alike = None
 
     @property
     def passes(self) -> int:
@@ -144,7 +159,7 @@ class Training:
 
     def first_state(self) -> loop.State:
         """Returns the state before the first step of this pass."""
-        job = self.job
+        job = self.trained
         oracle = job.joined
         theta = oracle.initial(job.runs).to(job.device, job.dtype)
         runs = job.runs.to(job.device)
@@ -213,10 +228,13 @@ class Training:
             now["ended"] = torch.where(over, t, now["ended"])
 
     def seen(self, now: loop.State, point: Point, values: Tensor) -> dict[str, Tensor]:
-        """Returns the columns of a step: of its state, its point and the values (R, K) there."""
+        """Returns the columns of a step for all runs: of its state, its point and the values (R, K) there."""
         rules = self.outputs
         averages = {name: rules[name].final(now["out"][name], now["theta"]) for name in self.averaged}
-        return columns(self.job, now["theta"], values, now["alg"], averages, point)
+        found = columns(self.trained, now["theta"], values, now["alg"], averages, point)
+        if self.alike is None:
+            return found
+        return weighed(self.job, self.alike.spread(found), self.alike.spread(values))
 
     def watch(self, problem: Watched, t: int, now: loop.State) -> None:
         """Shows the step that was recorded last to the problem's callback and stop rule.
@@ -407,7 +425,7 @@ def _run_pass(training: Training, title: str, arrived: Signals) -> None:
     """The steps that are left of a pass, in chunks of about a tenth of a second."""
     job = training.job
     observe = training.observe if training.number == 0 else None
-    steps = Steps(job, training.rules(), training.recorder.wants, observe, training.stepper)
+    steps = Steps(training.trained, training.rules(), training.recorder.wants, observe, training.stepper)
     label = title + (" (second pass)" if training.number else "")
     show = progress(job, label, training.state["t"], job.steps)
     chunk = 1
