@@ -22,7 +22,7 @@ export MPLBACKEND := Agg
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock reproduce test test-data test-oldest api image-steps release bundle verify lint style types typed format artifact keep kept report pictures docs benchmark gpu faults prerelease doctor learn2learn clean
+.PHONY: help install lock reproduce test test-data test-oldest api image-steps release bundle verify lint style types typed format artifact keep kept report pictures docs benchmark gpu faults nightly prerelease doctor learn2learn clean
 
 help:  ## print this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -148,6 +148,9 @@ gpu: install  ## with one GPU, run what is worth most: device tests, benchmark, 
 KILLS ?= 200
 faults: install  ## kill jobs, workers and Slurm jobs at random (KILLS=200), compare their rows and write docs/reliability.md
 	$(BIN)/python -m campaigns.faults --kills $(KILLS) --output docs/reliability.md
+
+nightly: install  ## run the tests that need a browser, Slurm or Flower's servers, and those of campaigns and benchmarks
+	$(BIN)/python -m pytest -n 2 -rs campaigns benchmarks
 
 prerelease: install  ## try coming versions of Hydra and OmegaConf in an environment of their own
 	$(BIN)/python -m campaigns.prerelease

@@ -7,7 +7,6 @@ built without a warning.
 from __future__ import annotations
 
 import math
-import os
 import re
 import shlex
 import subprocess
@@ -29,7 +28,6 @@ from mobench.config.schema import conf_dir
 from mobench.jobs.store import JobFolder
 from mobench.sweep.planner import Planner, Use
 from tests.conftest import REPOSITORY, Result, Run, environment
-from tests.test_slurm import cluster  # noqa: F401  a fixture
 
 DOCS = REPOSITORY / "docs"
 TUTORIAL = DOCS / "tutorial.md"
@@ -224,27 +222,6 @@ def test_the_tutorial(
     table = pd.read_csv(root / "artifacts" / "cross" / "zoo" / "table.csv")
     assert "heavy_ball" in table.to_string()
     assert (root / "report" / "index.html").exists()
-
-
-@pytest.mark.timeout(300)
-def test_the_tutorial_on_slurm(place: Path, tmp_path: Path, cluster: dict[str, str]) -> None:  # noqa: F811
-    (words,) = [w for w, _ in commands(TUTORIAL) if "hardware=slurm" in w]
-    env = environment(
-        tmp_path / "outputs", PYTHONPATH=os.pathsep.join([str(place / "mine" / "code"), str(REPOSITORY)])
-    )
-    done = subprocess.run(
-        [sys.executable, "-m", "mobench", *expanded(words, place)],
-        cwd=place,
-        env=env | cluster,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = [JobFolder(path) for path in (tmp_path / "outputs" / "runs").iterdir()]
-    assert {f.key.rpartition("-")[0] for f in found} == {"valley-heavyball", "vlmop2-heavyball"}
-    assert all((f.final()["status"] == "done").all() for f in found)
 
 
 def planned_here() -> Iterator[tuple[str, list[str]]]:

@@ -95,7 +95,6 @@ def test_the_marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         for folder in ("", str(tmp_path)):
             assert skipped(folder) is None
-            assert skipped(folder, pytest.mark.browser) is None
         assert (
             skipped("", data("rf1"))
             == "needs official files (rf1): set MOBENCH_DATA to the folder that holds them"
