@@ -49,9 +49,9 @@ reproduce: install  ## draw every artifact (SCALE=laptop, WORKERS=2 jobs at a ti
 	$(BIN)/mobench report
 	@echo "Open outputs/report/index.html"
 
-# these tests check shapes and types at every call, which makes a step ten times slower: every algorithm with every oracle, metrics, the QP;
+# these tests check shapes and types at every call, which makes a step ten times slower: some steps of every name of conf, metrics, the QP;
 # they assert all that they assert without the checks, so they are not run a second time
-TYPED = tests/test_join.py::test_every_pair_of_the_project_runs_or_is_refused tests/test_metrics.py tests/solvers/test_subproblem_qp.py
+TYPED = tests/contract/test_numbers.py tests/test_metrics.py
 
 # mypy uses one core, and pytest collects its tests on one
 test: install  ## run lint, type and shape checks, and all tests

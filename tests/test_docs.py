@@ -292,11 +292,6 @@ def test_files_that_the_pages_name_exist() -> None:
     assert not gone
 
 
-def test_there_are_commands() -> None:
-    assert len(COMMANDS) > 50
-    assert len(WITH_DATA) > 5
-
-
 @pytest.mark.parametrize("words", COMMANDS)
 def test_every_command_can_be_planned(
     words: list[str], planner: Planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -332,34 +327,6 @@ def test_every_command_on_official_data_can_be_planned(
     plan = planner.plan(normalise([*words, f"data_root={data_folder}"]))
     assert plan.jobs
     assert not plan.problems
-
-
-@pytest.mark.timeout(300)
-def test_artifacts_whose_rows_are_kept_are_drawn_without_data(
-    planner: Planner, mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A command on official data whose jobs all lie in experiments/results needs none of it,
-    from plan to picture.
-    """
-    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "outputs"))
-    drawn = []
-    for case in WITH_DATA:
-        words = case.values[0]
-        if not is_artifact(words):
-            continue
-        with monkeypatch.context() as patch:
-            patch.setattr(planner, "use", Use.SHOWN)
-            kept = all(job.folder.done for job in planner.plan(normalise(words)).jobs)
-        if kept:
-            drawn.append(words)
-        if len(drawn) > 3:  # what is kept is found
-            break
-    words = drawn[3]  # tests/test_results_pages.py draws them all
-    result = mobench(*words, "logger=local")
-    assert result.code == 0, result.err
-    assert ", 0 to run\n" in result.out
-    (name,) = [word.removeprefix("+experiment=") for word in words if word.startswith("+experiment=")]
-    assert (result.root / "artifacts" / name / "claims.json").is_file()
 
 
 # the site

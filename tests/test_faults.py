@@ -1,6 +1,4 @@
-"""The fault campaign at small size, and broken things that a person meets: full disks, truncated files,
-a clock that jumps.
-"""
+"""Broken things that a person meets: full disks, truncated files, a clock that jumps."""
 
 from __future__ import annotations
 
@@ -8,7 +6,6 @@ import contextlib
 import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,28 +14,10 @@ import pytest
 
 from mobench.errors import StoreError
 from mobench.jobs.store import JobFolder
-from tests.conftest import REPOSITORY, Run, environment, shell
+from tests.conftest import Run, shell
 from tests.test_runner import same_rows
 
 QUICK = ("algorithm=ls", "preferences=2", "seeds=[0]", "steps=20", "logger=local")
-
-
-def test_kills(tmp_path: Path) -> None:
-    """Six kinds of jobs are killed once each, at fixed moments; `make faults` kills all kinds 200 times."""
-    line = [sys.executable, "-m", "campaigns.faults", "--only", "jobs", "--kills", "6", "--each", "1"]
-    env = environment(tmp_path / "outputs")
-    done = subprocess.run(
-        [*line, "--seed", "0"],
-        cwd=REPOSITORY,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "; 6 of 6\n" in done.stdout
-    assert "- fault" not in done.stdout
 
 
 def test_truncated_files_say_what_to_do(mobench: Run) -> None:

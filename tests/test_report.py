@@ -410,21 +410,6 @@ def test_expected_runtime_is_what_rows_know(outputs: Path) -> None:
     assert [two_workers(x) for x in ([], [3.0], [1.0, 1.0, 1.0], [1.0, 2.0, 4.0])] == [0.0, 3.0, 2.0, 5.0]
 
 
-def test_damaged_folders_are_shown_with_the_reason(outputs: Path) -> None:
-    build()
-    index = opened(outputs, "index.html")
-    for id, said in (
-        ("omd_tch/table1", "claims.json could not be loaded"),
-        ("omd_tch/fig1", "figure.png is missing, although figure.pdf exists"),
-        ("newpaper/fig1", "claims.json is missing: the drawing was interrupted"),
-    ):
-        assert said in index.text
-        assert said in opened(outputs, f"artifacts/{id}.html").text
-    assert (
-        "3 artifacts are damaged or incomplete: omd_tch/fig1 , omd_tch/table1 , newpaper/fig1" in index.text
-    )
-
-
 @pytest.mark.parametrize(
     ("file", "data", "said"),
     [
