@@ -22,7 +22,7 @@ export MPLBACKEND := Agg
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock reproduce test test-data test-oldest api image-steps release bundle verify lint style types typed format artifact keep kept report pictures docs benchmark gpu faults prerelease doctor learn2learn clean
+.PHONY: help install lock reproduce test test-data test-oldest api image-steps release bundle verify lint style types typed format artifact keep kept report pictures docs benchmark gpu faults nightly prerelease doctor learn2learn clean
 
 help:  ## print this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -49,9 +49,9 @@ reproduce: install  ## draw every artifact (SCALE=laptop, WORKERS=2 jobs at a ti
 	$(BIN)/mobench report
 	@echo "Open outputs/report/index.html"
 
-# these tests check shapes and types at every call, which makes a step ten times slower: every algorithm with every oracle, metrics, the QP;
+# these tests check shapes and types at every call, which makes a step ten times slower: some steps of every name of conf, metrics, the QP;
 # they assert all that they assert without the checks, so they are not run a second time
-TYPED = tests/test_join.py::test_every_pair_of_the_project_runs_or_is_refused tests/test_metrics.py tests/solvers/test_subproblem_qp.py
+TYPED = tests/contract/test_numbers.py tests/test_metrics.py
 
 # mypy uses one core, and pytest collects its tests on one
 test: install  ## run lint, type and shape checks, and all tests
@@ -148,6 +148,9 @@ gpu: install  ## with one GPU, run what is worth most: device tests, benchmark, 
 KILLS ?= 200
 faults: install  ## kill jobs, workers and Slurm jobs at random (KILLS=200), compare their rows and write docs/reliability.md
 	$(BIN)/python -m campaigns.faults --kills $(KILLS) --output docs/reliability.md
+
+nightly: install  ## run the tests that need a browser, Slurm or Flower's servers, and those of campaigns and benchmarks
+	$(BIN)/python -m pytest -n 2 -rs campaigns benchmarks
 
 prerelease: install  ## try coming versions of Hydra and OmegaConf in an environment of their own
 	$(BIN)/python -m campaigns.prerelease

@@ -535,9 +535,9 @@ def page(rows: Sequence[tuple[str, Tally]], kills: int, seed: int) -> str:
     lines += [
         f"The single jobs cycle through {len(CASES)} kinds: {', '.join(CASES)}.",
         "",
-        "`make test` kills six kinds of jobs and tests what the campaign cannot reach: full disks, read-only "
-        "folders, truncated files, a clock that jumps, two processes on one folder "
-        "(`tests/test_runner.py`, `test_store.py`, `test_survival.py`, `test_faults.py`, `test_slurm.py`).",
+        "`make nightly` kills six kinds of jobs, and `make test` tests what the campaign cannot reach: full "
+        "disks, read-only folders, truncated files, a clock that jumps, two processes on one folder "
+        "(`tests/test_runner.py`, `test_store.py`, `test_survival.py`, `test_faults.py`).",
     ]
     return "\n".join(lines) + "\n"
 

@@ -636,18 +636,6 @@ def test_moco_with_exact_weights_is_mgda() -> None:
     torch.testing.assert_close(w, MGDA().weights(F, G, {}, 0)[0], rtol=1e-5, atol=1e-6)
 
 
-def test_a_run_is_the_same_alone_and_in_a_batch(
-    quadratic: BilevelQuadratic, two: tuple[Runs, Tensor]
-) -> None:
-    runs, x = two
-    for method in ("cg", "itd", "neumann"):
-        oracle = Hypergradient(quadratic, runs, inner_steps=6, inner_step=0.4, method=method)
-        whole = trained(oracle, WCMHGD(), x, runs, 20)[0]
-        alone = Hypergradient(quadratic, runs.take([2]), inner_steps=6, inner_step=0.4, method=method)
-        single = trained(alone, WCMHGD(), x[2:3], runs.take([2]), 20)[0]
-        torch.testing.assert_close(whole[:, 2:3], single, rtol=1e-10, atol=1e-10)
-
-
 # data hyper-cleaning
 
 

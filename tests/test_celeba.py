@@ -28,7 +28,7 @@ from mobench.data.celeba import ATTRIBUTES, faces
 from mobench.errors import ConfigError, DataError
 from mobench.models import resnet as networks
 from mobench.models.resnet import ResNet, resnet
-from mobench.oracles import Epochs, Minibatch
+from mobench.oracles import Epochs
 from mobench.problems import FaceAttributes
 from mobench.problems import face_attributes as module
 from tests.conftest import Run
@@ -492,22 +492,6 @@ def test_executions_and_fewer_networks_at_once_give_the_same() -> None:
     small = tiny(max_batch_runs=1)
     theta = small.initial(runs_of(40, 2))
     torch.testing.assert_close(small.columns(theta, theta), tiny().columns(theta, theta))
-
-
-def test_other_oracles_and_float32() -> None:
-    p = tiny(attributes=[0, 1, 2])
-    runs = runs_of(3, 2)
-    theta = p.initial(runs)
-    v = torch.randn(theta.shape, dtype=F64, generator=torch.Generator().manual_seed(0))
-    for oracle in (Epochs(p, runs, 16), Minibatch(p, runs, 16)):
-        point = oracle.at(theta, {}, 0)
-        assert point.hvp(runs.weights, v).isfinite().all()
-        single = oracle.at(theta.float(), {}, 0)
-        assert single.F.dtype == single.jacobian().dtype == torch.float32
-        torch.testing.assert_close(single.jacobian().double(), point.jacobian(), rtol=1e-3, atol=1e-5)
-    plus, minus = (Epochs(p, runs, 16).at(theta + h * v, {}, 0).vjp(runs.weights) for h in (1e-5, -1e-5))
-    found = Epochs(p, runs, 16).at(theta, {}, 0).hvp(runs.weights, v)
-    torch.testing.assert_close(found, (plus - minus) / 2e-5, rtol=1e-5, atol=1e-7)
 
 
 def test_pictures_fetched_in_inference_mode_serve_autodiff_later() -> None:

@@ -183,13 +183,6 @@ def test_hessian_of_linear_functions_is_zero() -> None:
     assert torch.equal(GraphPoint(lambda z: z @ C, x, Free(), 2, {}).hvp(w, x), torch.zeros_like(x))
 
 
-def test_runs_do_not_interact_inside_a_graph_point() -> None:
-    point = points()[0]
-    for r in range(4):
-        alone = GraphPoint(stacked, point.x[r : r + 1], Free(), 2, {})
-        np.testing.assert_allclose(alone.jacobian()[0], point.jacobian()[r], rtol=0, atol=1e-14)
-
-
 # sets
 
 

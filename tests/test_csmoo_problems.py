@@ -38,16 +38,6 @@ def keys_of(R: int, first: int = 11) -> Tensor:
     return torch.arange(first, first + R)
 
 
-def differences(fn: Callable[[Tensor], Tensor], x: Tensor, h: float = 1e-6) -> Tensor:
-    """Central differences of (R, P) -> (R, K): (R, K, P)."""
-    out = []
-    for i in range(x.shape[1]):
-        e = torch.zeros_like(x)
-        e[:, i] = h
-        out.append((fn(x + e) - fn(x - e)) / (2 * h))
-    return torch.stack(out, -1)
-
-
 def autodiff(fn: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     leaf = x.clone().requires_grad_(True)
     out = fn(leaf)
@@ -125,20 +115,6 @@ def test_samples_are_unbiased_and_have_the_variance(gaussian: ConstrainedGaussia
     J = gaussian.linearize(x, e)[1]()
     h = gaussian.linearize(x)[1]()
     torch.testing.assert_close(J, h, rtol=0.02, atol=0.05)
-
-
-@pytest.mark.parametrize("size", [None, 1, 7])
-def test_rows_of_expectation_and_sample(gaussian: ConstrainedGaussian, size: int | None) -> None:
-    x = points()
-    batch = None if size is None else gaussian.draw(keys_of(len(x)), "batch0", 0, size)
-    V, rows = gaussian.linearize(x, batch)
-    torch.testing.assert_close(V, gaussian.values(x, batch), rtol=0, atol=1e-15)
-    torch.testing.assert_close(
-        rows(), autodiff(lambda y: gaussian.values(y, batch), x), rtol=1e-12, atol=1e-13
-    )
-    torch.testing.assert_close(
-        rows(), differences(lambda y: gaussian.values(y, batch), x), rtol=1e-7, atol=1e-6
-    )
 
 
 # --- the noisy variable: its truth --------------------------------------------------------------------------
@@ -375,20 +351,6 @@ def test_samples_are_those_of_the_definition(beams: PLS) -> None:
     assert torch.equal(beams.rates(beams.values(x)), -beams.values(x)[:, : beams.users])
 
 
-def test_rows_of_a_sample(beams: PLS) -> None:
-    x = beamformers(beams)
-    batch = beams.draw(keys_of(5), "batch0", 0, 4)
-    found = beams.linearize(x, batch)
-    assert found is not None
-    assert torch.equal(found[0], beams.values(x, batch))
-    rows = found[1]()
-    torch.testing.assert_close(rows, autodiff(lambda y: beams.values(y, batch), x), rtol=1e-12, atol=1e-13)
-    torch.testing.assert_close(rows, differences(lambda y: beams.values(y, batch), x), rtol=1e-6, atol=1e-7)
-    alone = beams.linearize(x[2:3], batch[2:3])
-    assert alone is not None
-    torch.testing.assert_close(alone[1]()[0], rows[2], rtol=1e-13, atol=1e-14)
-
-
 def test_draws_are_standard_normal_and_keyed_by_run() -> None:
     p = BEAMS["paper"]
     e = p.draw(keys_of(3), "batch0", 5, 40_000)
@@ -475,18 +437,6 @@ def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-12)
 
 
-def test_rows_of_the_expectation_equal_differences(beams: PLS) -> None:
-    x = beamformers(beams)
-    runs = Runs.product(torch.full((1, beams.users), 1.0 / beams.users, dtype=F64), list(range(5)))
-    point = Exact(beams, runs).at(x, {}, 0)
-    torch.testing.assert_close(point.jacobian(), differences(beams.values, x), rtol=1e-6, atol=1e-7)
-    zero = autodiff(beams.values, torch.zeros(1, beams.dim, dtype=F64))
-    torch.testing.assert_close(zero, torch.zeros_like(zero))
-    v = torch.ones_like(x)
-    plus, minus = (autodiff(beams.values, x + s * 1e-5 * v)[:, : beams.users].mean(1) for s in (1, -1))
-    torch.testing.assert_close(point.hvp(runs.weights, v), (plus - minus) / 2e-5, rtol=1e-6, atol=1e-7)
-
-
 def test_without_channel_errors_nothing_is_random() -> None:
     p = PLS(error_user=0.0, error_eavesdropper=0.0)
     x = beamformers(p)
@@ -532,14 +482,6 @@ def test_swapping_two_users_swaps_their_values(name: str) -> None:
             other.values(mirrored, b), p.values(x, a)[:, order], rtol=1e-12, atol=1e-13
         )
     torch.testing.assert_close(other.ideal_point, p.ideal_point[swap])
-
-
-def test_projection_onto_the_power_budget_is_idempotent() -> None:
-    p = BEAMS["paper"]
-    x = 5.0 * torch.randn(50, 8, dtype=F64, generator=torch.Generator().manual_seed(0))
-    once = p.X.project(x)
-    torch.testing.assert_close(p.X.project(once), once, rtol=1e-15, atol=0)
-    assert (p.columns(once, p.values(once))["power"] <= 5.0 + 1e-12).all()
 
 
 # --- beamforming: instances ---------------------------------------------------------------------------------

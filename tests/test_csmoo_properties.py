@@ -26,7 +26,7 @@ from mobench.oracles import EMA, Exact, FederatedEMA, Minibatch
 from mobench.oracles.exact import make_point, problem_spec
 from mobench.problems import PLS, ConstrainedGaussian, L1Regularized, LeastSquares, pls
 from tests.conftest import Run
-from tests.test_csmoo import F64, LAST, Path, follow, runs_of
+from tests.test_csmoo import F64, LAST, follow, runs_of
 
 GAUSSIAN = ConstrainedGaussian()
 METHODS: list[Any] = [CSMOOBasic(), CSMOO1(), CSMOO2()]
@@ -513,20 +513,6 @@ def test_exchanged_users_give_exchanged_results(algorithm: Algorithm) -> None:
 
 
 # runs of a batch
-
-
-def test_beams_alone_are_the_beams_in_a_batch() -> None:
-    problem = PLS(channel_seed=None)
-    algorithm = CSMOO2(tau=0.055, beta=10.0)
-    runs = runs_of([[0.5, 0.5], [0.3, 0.7], [0.9, 0.1]], [4, 5, 6])
-    options = {"batch": 4, "blocks": 3, "block_rule": "random", "block_rho": "per_block"}
-
-    def path(chosen: Runs) -> Path:
-        return follow(noisy(chosen, problem, **options), algorithm, problem.initial(chosen), chosen, 25)
-
-    whole = path(runs)
-    for r in range(3):
-        np.testing.assert_allclose(path(runs.take([r])).x[0], whole.x[r], rtol=0, atol=1e-8)
 
 
 # the ideal point of extreme runs

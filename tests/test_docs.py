@@ -7,7 +7,6 @@ built without a warning.
 from __future__ import annotations
 
 import math
-import os
 import re
 import shlex
 import subprocess
@@ -29,7 +28,6 @@ from mobench.config.schema import conf_dir
 from mobench.jobs.store import JobFolder
 from mobench.sweep.planner import Planner, Use
 from tests.conftest import REPOSITORY, Result, Run, environment
-from tests.test_slurm import cluster  # noqa: F401  a fixture
 
 DOCS = REPOSITORY / "docs"
 TUTORIAL = DOCS / "tutorial.md"
@@ -230,27 +228,6 @@ def test_the_tutorial(
     assert (root / "report" / "index.html").exists()
 
 
-@pytest.mark.timeout(300)
-def test_the_tutorial_on_slurm(place: Path, tmp_path: Path, cluster: dict[str, str]) -> None:  # noqa: F811
-    (words,) = [w for w, _ in commands(TUTORIAL) if "hardware=slurm" in w]
-    env = environment(
-        tmp_path / "outputs", PYTHONPATH=os.pathsep.join([str(place / "mine" / "code"), str(REPOSITORY)])
-    )
-    done = subprocess.run(
-        [sys.executable, "-m", "mobench", *expanded(words, place)],
-        cwd=place,
-        env=env | cluster,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = [JobFolder(path) for path in (tmp_path / "outputs" / "runs").iterdir()]
-    assert {f.key.rpartition("-")[0] for f in found} == {"valley-heavyball", "vlmop2-heavyball"}
-    assert all((f.final()["status"] == "done").all() for f in found)
-
-
 def planned_here() -> Iterator[tuple[str, list[str]]]:
     """Page and overrides of each command that this file plans."""
     for page in PAGES:
@@ -319,11 +296,6 @@ def test_files_that_the_pages_name_exist() -> None:
     assert not gone
 
 
-def test_there_are_commands() -> None:
-    assert len(COMMANDS) > 50
-    assert len(WITH_DATA) > 5
-
-
 @pytest.mark.parametrize("words", COMMANDS)
 def test_every_command_can_be_planned(
     words: list[str], planner: Planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -359,34 +331,6 @@ def test_every_command_on_official_data_can_be_planned(
     plan = planner.plan(normalise([*words, f"data_root={data_folder}"]))
     assert plan.jobs
     assert not plan.problems
-
-
-@pytest.mark.timeout(300)
-def test_artifacts_whose_rows_are_kept_are_drawn_without_data(
-    planner: Planner, mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A command on official data whose jobs all lie in experiments/results needs none of it,
-    from plan to picture.
-    """
-    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "outputs"))
-    drawn = []
-    for case in WITH_DATA:
-        words = case.values[0]
-        if not is_artifact(words):
-            continue
-        with monkeypatch.context() as patch:
-            patch.setattr(planner, "use", Use.SHOWN)
-            kept = all(job.folder.done for job in planner.plan(normalise(words)).jobs)
-        if kept:
-            drawn.append(words)
-        if len(drawn) > 3:  # what is kept is found
-            break
-    words = drawn[3]  # tests/test_results_pages.py draws them all
-    result = mobench(*words, "logger=local")
-    assert result.code == 0, result.err
-    assert ", 0 to run\n" in result.out
-    (name,) = [word.removeprefix("+experiment=") for word in words if word.startswith("+experiment=")]
-    assert (result.root / "artifacts" / name / "claims.json").is_file()
 
 
 # the site

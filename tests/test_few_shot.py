@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import os
 import pickle
 import random
 import subprocess
@@ -36,7 +35,7 @@ from mobench.errors import ConfigError, DataError
 from mobench.models import fewshot as model
 from mobench.models.fewshot import FewShotNet
 from mobench.oracles import Hypergradient, ValueGap
-from mobench.problems.few_shot import EXECUTIONS, FewShotLearning
+from mobench.problems.few_shot import FewShotLearning
 from tests.conftest import Run
 from tests.reference.bilevel import SoftmaxHead
 
@@ -205,21 +204,6 @@ def test_the_official_files_come_first(tmp_path: Path, monkeypatch: pytest.Monke
     fake_mosaics(tmp_path, monkeypatch)
     x, _ = fake_batches(tmp_path, monkeypatch)
     assert len(load_fewshot("cifar100", tmp_path).images) == len(x)
-
-
-def test_a_changed_batch_is_not_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Bomb:
-        def __reduce__(self) -> Any:
-            return os.mkdir, (str(tmp_path / "exploded"),)
-
-    fake_batches(tmp_path, monkeypatch)
-    path = tmp_path / "cifar-100-python" / "train"
-    path.write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(
-        DataError, match=r"train has md5 .* official file has md5 .*delete.*CIFAR100.*data=digits"
-    ):
-        load_fewshot("cifar100", tmp_path)
-    assert not (tmp_path / "exploded").exists()
 
 
 def test_no_cifar100(tmp_path: Path) -> None:
@@ -669,25 +653,6 @@ def test_a_run_that_diverges_stays_alone() -> None:
     assert torch.equal(rows[good], wanted[good])
     assert bound.values(broken)[1].isnan().all()
     assert bound.columns_at(broken, y)["test_loss"].isnan().tolist() == [False, True, False, False]
-
-
-@pytest.mark.parametrize("execution", EXECUTIONS)
-@pytest.mark.parametrize("batch_runs", [1, 3, None])
-def test_runs_do_not_interact(batch_runs: int | None, execution: str) -> None:
-    problem = tiny(max_batch_runs=batch_runs, execution=execution)
-    x, y = starts(problem, RUNS)
-    steps = [(torch.randn_like(y), torch.randn_like(y))]
-    together = problem.bind(RUNS).view(x)
-    for r in range(len(RUNS)):
-        alone = problem.bind(RUNS.take([r])).view(x[r : r + 1])
-        own = [tuple(t[r : r + 1] for t in steps[0])]
-        for name, given in (("lower", ()), ("lower_gradient", ()), ("upper", ()), ("lower_x", ())):
-            one, two = (getattr(v, name)(t, *given) for v, t in ((together, y), (alone, y[r : r + 1])))
-            for a, b in zip(*((t if isinstance(t, tuple) else (t,)) for t in (one, two)), strict=True):
-                torch.testing.assert_close(a[r : r + 1], b, rtol=1e-13, atol=1e-15)
-        torch.testing.assert_close(
-            together.jacobian(y, steps)[r : r + 1], alone.jacobian(y[r : r + 1], own), rtol=1e-12, atol=1e-15
-        )
 
 
 def test_the_last_view_is_kept_and_others_still_work(monkeypatch: pytest.MonkeyPatch) -> None:

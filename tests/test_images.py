@@ -4,7 +4,6 @@ batches of epochs and whole trajectories against one model at a time.
 
 from __future__ import annotations
 
-import ast
 import itertools
 import json
 import math
@@ -77,13 +76,6 @@ def close(a: Tensor, b: Tensor, rtol: float) -> None:
 
 
 # --- the network --------------------------------------------------------------------------------------------
-
-
-def test_the_plain_loops_know_nothing_of_the_package() -> None:
-    for node in ast.walk(ast.parse(Path(plain_loops.__file__).read_text())):
-        names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        assert not any(name.split(".")[0] == "mobench" for name in names)
 
 
 @pytest.mark.parametrize(("name", "P"), [("lenet", 31_910), ("small", 4116), ("wide", 123_800)])
@@ -340,32 +332,6 @@ def test_halves_make_up_the_batch() -> None:
     for t in range(9):
         one, two = (halves.batch(t, k).chosen for k in (0, 1))
         assert torch.equal(torch.cat([one, two], 1), whole.batch(t).chosen)
-
-
-def test_the_step_alone_decides_what_is_drawn() -> None:
-    p = tiny(train_size=26)
-    runs = runs_at(*RAYS, seeds=(0, 7))
-    straight, jumping = (Epochs(p, runs, batch_size=8) for _ in range(2))
-    expected = [straight.batch(t).chosen for t in range(12)]
-    for t in np.random.default_rng(0).permutation(12).tolist():
-        assert torch.equal(jumping.batch(t).chosen, expected[t])
-    assert straight.init(p.initial(runs)) == {}
-    assert not straight.spec.stateful
-
-
-def test_a_seed_has_the_same_batches_for_all_preferences_alone_and_among_others() -> None:
-    p = tiny(train_size=26)
-    runs = runs_at(*RAYS, seeds=(7, 0))
-    oracle = Epochs(p, runs, batch_size=8, samples=2)
-    assert oracle.group.tolist() == [1, 0] * 3  # groups are sorted by seed
-    for r in range(6):
-        alone = Epochs(p, runs.take([r]), batch_size=8, samples=2)
-        for t in (0, 3, 5):
-            for k in (0, 1):
-                batch = oracle.batch(t, k)
-                assert torch.equal(alone.batch(t, k).chosen[0], batch.chosen[batch.group[r]])
-    other = Epochs(tiny(train_size=26, model="small", pixels=3.0), runs, batch_size=8)
-    assert torch.equal(other.batch(4).chosen, Epochs(p, runs, batch_size=8).batch(4).chosen)
 
 
 @pytest.mark.parametrize(
@@ -633,17 +599,6 @@ def test_pmtl_trajectory() -> None:
     assert not state["fail"].any()
 
 
-def test_pmtl_on_images_is_the_default_with_other_numbers() -> None:
-    """phase1_steps is the share in steps; without until_feasible and normalize nothing changes."""
-    p = tiny(model="small")
-    runs = runs_at(*RAYS)
-    one = PMTL(step_size=0.2, phase1=0.5)
-    two = PMTL(step_size=0.2, phase1=0.0, phase1_steps=4)
-    assert torch.equal(advance(p, one, runs, 8)[0], advance(p, two, runs, 8)[0])
-    with pytest.raises(ConfigError, match="phase1_steps=-1 must be >= 0"):
-        PMTL(phase1_steps=-1)
-
-
 # --- evaluation and starts ----------------------------------------------------------------------------------
 
 
@@ -852,36 +807,6 @@ def test_smoke_job(name: str, mobench: Run) -> None:
     assert ("frozen_steps" in rows) == (name == "ferero_public_code")
 
 
-@pytest.mark.parametrize("oracle", ["exact", "minibatch"])
-def test_other_oracles_work_or_are_refused_in_words(oracle: str, mobench: Run) -> None:
-    """Without the protocol, whose oracle.batch_size oracle=exact does not know."""
-    result = mobench(
-        "problem=multi_mnist",
-        "problem.model=small",
-        "scale=smoke",
-        f"oracle={oracle}",
-        "algorithm=ls",
-        "steps=2",
-        "logger=local",
-    )
-    if result.code != 0:
-        result.refused("oracle=epochs")
-        assert not result.folders
-
-
-def test_single_task_job(mobench: Run) -> None:
-    result = mobench(
-        *SMOKE,
-        "algorithm=ls",
-        "logger=local",
-        "problem.tasks=[1]",
-        "preferences={count: null, rays_deg: null, weights: [[1.0]]}",
-    )
-    assert result.code == 0, result.err
-    assert {"f_1", "test_loss_1"} <= set(result.rows)
-    assert "f_2" not in result.rows
-
-
 BAD = {
     "problem.train_size=0": ["problem.train_size=0", "digits", "2874"],
     "problem.test_size=100000": ["problem.test_size=100000", "720"],
@@ -911,17 +836,6 @@ BAD = {
 def test_bad_input_is_one_message(line: str, mobench: Run) -> None:
     result = mobench(*SMOKE, "algorithm=ls", "logger=local", line)
     result.refused(*BAD[line])
-    assert not result.folders
-
-
-def test_missing_files_are_named_before_anything_runs(
-    mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MOBENCH_DATA", str(tmp_path / "empty"))
-    result = mobench(*SMOKE, "data=mnist", "algorithm=ferero_stochastic", "logger=local")
-    result.refused(
-        "data=mnist needs", "train-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz", str(tmp_path / "empty")
-    )
     assert not result.folders
 
 
@@ -979,12 +893,6 @@ def test_out_of_memory_names_what_fits(mobench: Run, monkeypatch: pytest.MonkeyP
     smaller = mobench(*SMOKE, "algorithm=ls", "logger=local", "hardware.max_batch_runs=2")
     assert "ran out of memory with 2 of 3 runs at a time" in smaller.err
     assert smaller.job.key == result.job.key  # the same job
-
-
-def test_impossible_number_of_networks_at_once(mobench: Run) -> None:
-    mobench(*SMOKE, "algorithm=ls", "logger=local", "hardware.max_batch_runs=0").refused(
-        "hardware.max_batch_runs=0", "at least 1"
-    )
 
 
 def test_out_of_memory_with_one_network(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
-"""A method of each kind with every oracle of the project, and all with made-up oracles that lack something.
+"""Every problem with its oracles, and a method of each kind with made-up oracles that lack something.
 
-Each pair runs a few steps or is refused in words; a recording point checks that it requests what it declares.
-And the YAML files of conf name things that exist. What every name keeps to is in tests/contract.
+Each pair of these runs a few steps or is refused in words; a recording point checks that it requests what it
+declares. And the YAML files of conf name things that exist. What every name keeps to is in tests/contract.
 """
 
 from __future__ import annotations
@@ -173,32 +173,6 @@ def test_every_problem_has_its_oracles(
         if words:
             with pytest.raises(CompatibilityError, match=words):
                 job.oracle()
-
-
-@pytest.mark.parametrize("algorithm_name", cases.kinds())
-def test_every_pair_of_the_project_runs_or_is_refused(
-    algorithm_name: str,
-    served: dict[tuple[str, str], Job],
-    parts: Any,
-    compose: Any,
-) -> None:
-    algorithm = cheap(algorithm_name, parts, compose)
-    ran = 0
-    for (problem_name, oracle_name), made in served.items():
-        job = dataclasses.replace(made, algorithm=algorithm)  # with an oracle of its own
-        oracle = Watched(job.oracle())
-        if refused(oracle.spec, algorithm, oracle, job.problem, job.runs):
-            continue
-        # those with data take long, and show what the others do: phases of an algorithm need no network
-        steps = 2 if problem_name in WITH_DATA else STEPS
-        some_steps(oracle, algorithm, job.problem, job.runs, steps)
-        assert len(oracle.samples) == steps * algorithm.samples
-        assert oracle.requests - {"values", "vjp"} <= algorithm.needs(oracle.spec), (
-            problem_name,
-            oracle_name,
-        )
-        ran += 1
-    assert ran > 0
 
 
 def cheap(name: str, parts: Any, compose: Any) -> Algorithm:

@@ -21,7 +21,7 @@ from mobench.cli import entry
 from mobench.errors import ConfigError, MobenchError
 from mobench.jobs.store import JobFolder
 from mobench.system import console
-from tests.conftest import REPOSITORY, Run, command, environment, shell
+from tests.conftest import REPOSITORY, Run, command, environment
 
 # files of a plug-in: what they hold, and what the message must say besides the file's name
 BROKEN = {
@@ -181,13 +181,6 @@ def test_functions_of_ones_own_in_threads(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 # terminals, folders, signals
-
-
-def test_a_terminal_without_unicode(tmp_path: Path) -> None:
-    arguments = ["algorithm=ls", "preferences=2", "seeds=[0,1]", "steps=2", "logger=local"]
-    done = shell(tmp_path / "outputs", *arguments, env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
-    assert done.returncode == 0, done.stderr
-    assert " +- " in done.stdout
 
 
 def test_signs_that_a_stream_lacks() -> None:

@@ -25,7 +25,7 @@ from mobench.algorithms.population import Population
 from mobench.algorithms.population_hypervolume import greedy, improvements_plane
 from mobench.algorithms.population_surrogate import _fitted, fit
 from mobench.algorithms.psl import PSL, ParetoSet, latin_hypercube, reference_point, standardised
-from mobench.constraints import LossCap, WeightBall
+from mobench.constraints import LossCap
 from mobench.core import Algorithm, Box, Context, Oracle, Problem, Runs, loop
 from mobench.core.compatibility import reasons
 from mobench.core.output import make_output
@@ -112,57 +112,6 @@ def central(fn: Any, a: Tensor, v: Tensor, h: float = 1e-6) -> Tensor:
 
 
 # spaces
-
-
-def spaces_of(runs: Runs, space: str) -> Oracle:
-    if space == "full":
-        return Boxed(Exact(TASKS, runs), TASKS, runs, bound=5.0)
-    if space == "subspace":
-        return Subspace(Exact(TASKS, runs), TASKS, runs, k=3, scale=0.7)
-    if space == "constrained":
-        inner = WeightBall(LossCap(Exact(TASKS, runs), TASKS, runs, value=0.5), TASKS, runs, factor=2.0)
-        return Subspace(inner, TASKS, runs, k=3, warm_steps=3, warm_step=0.01)
-    problem = Binary()
-    return HeadBias(Exact(problem, runs), problem, runs)
-
-
-@pytest.mark.parametrize("space", ["full", "subspace", "constrained", "head_bias"])
-def test_points_of_a_space_agree_with_finite_differences(space: str) -> None:
-    runs = members(3, 0, 4, M=3 if space == "head_bias" else 2)
-    oracle = spaces_of(runs, space)
-    a = oracle.initial(runs)
-    state = oracle.init(a)
-    k = oracle.spec.P
-    rng = generator(0, test="spaces")
-    assert a.shape == (6, k)
-    v = torch.from_numpy(rng.standard_normal((6, k)))
-    K = oracle.spec.M + oracle.spec.N
-
-    def values(b: Tensor) -> Tensor:
-        return oracle.at(b, state, 0).values()
-
-    point = oracle.at(a, state, 0)
-    torch.testing.assert_close(point.values(), oracle.exact(a), rtol=0, atol=1e-12)
-    torch.testing.assert_close(point.jvp(v), central(values, a, v), rtol=1e-7, atol=1e-7)
-    rows = torch.stack([central(values, a, e.expand(6, -1)) for e in torch.eye(k, dtype=FLOAT)], -1)
-    torch.testing.assert_close(point.jacobian(), rows, rtol=1e-7, atol=1e-7)
-    for n in {oracle.spec.M, K}:
-        w = torch.from_numpy(rng.standard_normal((6, n)))
-        torch.testing.assert_close(
-            point.vjp(w), (w.unsqueeze(1) @ rows[:, :n]).squeeze(1), rtol=1e-6, atol=1e-6
-        )
-        if "hvp" in oracle.spec.provides:
-            expected = central(lambda b, w=w: oracle.at(b, state, 0).vjp(w), a, v)
-            torch.testing.assert_close(point.hvp(w, v), expected, rtol=1e-6, atol=1e-6)
-        else:
-            with pytest.raises(NotImplementedError, match="Hessian"):
-                point.hvp(w, v)
-    moved = point.moved(a + 0.1 * v)
-    torch.testing.assert_close(moved.values(), values(a + 0.1 * v), rtol=0, atol=1e-12)
-    exact = oracle.exact_point(a)
-    assert exact is not None
-    torch.testing.assert_close(exact.jacobian(), rows, rtol=1e-7, atol=1e-7)
-    assert ("hvp" in oracle.spec.provides) == (space != "head_bias")
 
 
 def test_a_subspace_is_one_for_all_runs_of_a_seed_and_scaled() -> None:

@@ -82,17 +82,6 @@ def test_closed_form_equals_autodiff(problem: Problem) -> None:
     torch.testing.assert_close(rows(), autodiff(problem.values, x), rtol=1e-12, atol=1e-14)
 
 
-def test_hessian_vector_product_exists_and_is_the_slope_of_pull(problem: Problem) -> None:
-    x = 0.1 + 0.8 * some(problem, 2)
-    runs = runs_of(problem.n_objectives, 1, (0, 1))
-    oracle = Exact(problem, runs)
-    w = runs.weights
-    v = torch.randn(x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(3))
-    h = 1e-6
-    plus, minus = (oracle.at(x + s * h * v, {}, 0).vjp(w) for s in (1, -1))
-    torch.testing.assert_close(oracle.at(x, {}, 0).hvp(w, v), (plus - minus) / (2 * h), rtol=1e-5, atol=1e-5)
-
-
 def test_constants_made_in_inference_mode_serve_autodiff_later() -> None:
     problem = VLMOP2(n=13)  # a size of its own, so that nothing is cached yet
     with torch.inference_mode():
@@ -276,18 +265,6 @@ def test_front_point_is_the_value_on_the_diagonal() -> None:
 
 
 # --- starts -------------------------------------------------------------------------------------------------
-
-
-def test_starts_are_the_same_alone_and_in_a_batch(problem: Problem) -> None:
-    runs = runs_of(problem.n_objectives)
-    together = problem.initial(runs)
-    assert together.shape == (9, problem.dim)
-    for r in range(9):
-        assert torch.equal(problem.initial(runs.take([r]))[0], together[r])
-    # preference-major: run = preference * 3 + seed; the preference does not matter, the seed does
-    assert torch.equal(together[0], together[3])
-    assert not torch.equal(together[0], together[1])
-    assert torch.equal(problem.X.project(together), together)
 
 
 def test_default_starts_can_move(problem: Problem) -> None:

@@ -174,22 +174,6 @@ def test_scores_and_gradients_are_those_of_the_module(
 NARROW = ResNet(3, 16, widths=(4, 8, 12), blocks=(1, 2, 1), shortcut="conv")
 
 
-@pytest.mark.parametrize(
-    ("net", "K", "B"),
-    [(resnet("resnet20", 3, 16), 4, 3), (resnet("resnet_tiny", 3, 16), 7, 5), (NARROW, 5, 4)],
-)
-def test_grouped_is_loop(net: ResNet, K: int, B: int) -> None:
-    x = pictures(net, K, B)
-    labels = torch.arange(K * B).view(K, B) % 10
-    seen = []
-    for execution in EXECUTIONS:
-        theta = stacked(net, K).requires_grad_()
-        z = net.logits(theta, x, execution)
-        seen.append((z, torch.autograd.grad(loss_of(z, labels), theta)[0]))
-    close(seen[0][0], seen[1][0], 1e-10)
-    close(seen[0][1], seen[1][1], 1e-10)
-
-
 @pytest.mark.parametrize("name", ["resnet20", "resnet_tiny"])
 def test_grouped_is_loop_in_float32(name: str) -> None:
     net = resnet(name, 3, 16)
@@ -241,15 +225,6 @@ def test_a_network_knows_nothing_of_its_neighbours(execution: str) -> None:
     found = net.logits(spoiled, x, execution)
     close(found[1:], z[1:], 1e-12)
     assert found[0].isnan().all()
-
-
-@pytest.mark.parametrize("execution", EXECUTIONS)
-def test_pictures_in_another_order(execution: str) -> None:
-    net = resnet("resnet_tiny", 3, 16)
-    theta = stacked(net, 2)
-    x = pictures(net, 2, 6)
-    order = [3, 5, 0, 1, 4, 2]
-    close(net.logits(theta, x[:, order], execution), net.logits(theta, x, execution)[:, order], 1e-12)
 
 
 def test_statistics_are_those_of_the_batch() -> None:

@@ -24,7 +24,7 @@ from tests.conftest import Run
 # an outputs folder in which `make reproduce` has drawn everything at laptop scale
 REPRODUCED = "MOBENCH_REPRODUCED"
 DRAWN = "MOBENCH_SMOKE"  # the same at smoke scale; what is drawn from kept rows has no other scale
-SAMPLE = ("csmoo/active", "ferero/fig7", "ferero/fig8", "mobl/fig3", "omd_tch/fig1", "omd_tch/fig4")
+SAMPLE = ("csmoo/active", "ferero/fig7", "mobl/fig3", "omd_tch/fig1")
 RECORD = ROOT / "docs/results.json"
 SHOWN = {v.name: v.symbol for v in VERDICTS.values() if v.key in ("yes", "part", "no", "skip")}
 

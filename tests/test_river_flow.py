@@ -23,7 +23,7 @@ from mobench.core.truth import KnownFront
 from mobench.data import river_flow as source
 from mobench.data.river_flow import INPUTS, SITES, TARGETS, RiverFlows, generated, read_arff, river_flows
 from mobench.errors import ConfigError, DataError
-from mobench.oracles import Epochs, Exact, Minibatch
+from mobench.oracles import Exact
 from mobench.problems import RiverFlow
 from mobench.problems import river_flow as module
 from tests.conftest import Run
@@ -451,25 +451,6 @@ def test_losses_and_rows_are_those_of_single_networks(
         f, g = by_hand(theta[r], p.flows.train[index], p.flows.train_targets[index], 5)
         torch.testing.assert_close(F[r], f, rtol=1e-13, atol=0)
         torch.testing.assert_close(J[r], g, rtol=1e-11, atol=1e-13)
-
-
-def test_other_derivatives_and_float32() -> None:
-    p = RiverFlow(train_size=80)
-    runs = runs_of(2)
-    theta = p.initial(runs)
-    for oracle in (Exact(p, runs), Epochs(p, runs, 16), Minibatch(p, runs, 16)):
-        point = oracle.at(theta, {}, 0)
-        v = torch.randn(theta.shape, dtype=F64, generator=torch.Generator().manual_seed(0))
-        slope = (oracle.at(theta + 1e-6 * v, {}, 0)) if not isinstance(oracle, Minibatch) else None
-        torch.testing.assert_close(
-            point.vjp(runs.weights), torch.einsum("rm,rmp->rp", runs.weights, point.jacobian())
-        )
-        if slope is not None:
-            change = (slope.vjp(runs.weights) - point.vjp(runs.weights)) / 1e-6
-            torch.testing.assert_close(point.hvp(runs.weights, v), change, rtol=1e-3, atol=1e-4)
-        single = oracle.at(theta.float(), {}, 0)
-        assert single.F.dtype == single.jacobian().dtype == torch.float32
-        torch.testing.assert_close(single.jacobian().double(), point.jacobian(), rtol=1e-3, atol=1e-5)
 
 
 def test_rows_fetched_in_inference_mode_serve_autodiff_later() -> None:

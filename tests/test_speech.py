@@ -291,16 +291,6 @@ def test_all_ways_of_computing_agree() -> None:
     torch.testing.assert_close(parts.jacobian(), together.jacobian(), atol=1e-12, rtol=0)
 
 
-def test_draws_depend_on_key_and_step_alone() -> None:
-    p = problem()
-    one = p.draw(torch.tensor([7, 8]), "batch0", 3, 5)
-    two = p.draw(torch.tensor([8]), "batch0", 3, 5)
-    assert torch.equal(one[1:], two)
-    assert not torch.equal(one, p.draw(torch.tensor([7, 8]), "batch1", 3, 5))
-    assert one.shape == (2, 5, 2, 5)
-    assert set(one[..., 0].unique().tolist()) <= set(range(6))
-
-
 def test_no_hessians() -> None:
     oracle = Minibatch(problem(), runs(0), 2)
     theta = problem().initial(runs(0))

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
@@ -38,77 +37,6 @@ def test_a_variable_is_gone_with_its_test(turn: str) -> None:
 def test_a_test_marked_data_sees_them(data_folder: Path) -> None:
     assert os.environ["MOBENCH_DATA"] == str(data_folder) == str(Path(conftest.DATA).resolve())
     assert (data_folder / "MNIST").is_dir()
-
-
-def test_reasons_say_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def why(data: Path | str) -> str:
-        monkeypatch.setattr(conftest, "DATA", str(data))
-        conftest.looked_for.cache_clear()
-        return conftest.why_not(("rf1", "speech_small")) or ""
-
-    try:
-        assert (
-            why("")
-            == "needs official files (rf1, speech_small): set MOBENCH_DATA to the folder that holds them"
-        )
-        assert f"MOBENCH_DATA={tmp_path / 'none'} is no folder" in why(tmp_path / "none")
-        assert "no rf1.arff in" in why(tmp_path)
-        assert "no speech/english_digits.npz and 1 more in" in why(tmp_path)
-        (tmp_path / "rf1.arff").touch()
-        assert "no rf1.arff" not in why(tmp_path)
-        assert "no speech/english_digits.npz and 1 more in" in why(tmp_path)
-    finally:
-        conftest.looked_for.cache_clear()
-
-
-class Item:
-    """As much of a collected test as the hook asks for."""
-
-    nodeid = "tests/test_x.py::test_y"
-
-    def __init__(self, *marks: pytest.MarkDecorator) -> None:
-        self.own = [decorator.mark for decorator in marks]
-
-    def iter_markers(self, name: str) -> list[pytest.Mark]:
-        return [mark for mark in self.own if mark.name == name]
-
-    def get_closest_marker(self, name: str) -> pytest.Mark | None:
-        return next(iter(self.iter_markers(name)), None)
-
-    def add_marker(self, decorator: pytest.MarkDecorator) -> None:
-        self.own.append(decorator.mark)
-
-
-def test_the_marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A marked test is skipped, with the reason, where one of its data sets is not; others never are."""
-
-    def skipped(data: str, *marks: pytest.MarkDecorator) -> str | None:
-        monkeypatch.setattr(conftest, "DATA", data)
-        conftest.looked_for.cache_clear()
-        item: Any = Item(*marks)
-        conftest.pytest_collection_modifyitems([item])
-        found = item.get_closest_marker("skip")
-        return None if found is None else str(found.kwargs["reason"])
-
-    (tmp_path / "rf1.arff").touch()
-    data = pytest.mark.data
-    try:
-        for folder in ("", str(tmp_path)):
-            assert skipped(folder) is None
-            assert skipped(folder, pytest.mark.browser) is None
-        assert (
-            skipped("", data("rf1"))
-            == "needs official files (rf1): set MOBENCH_DATA to the folder that holds them"
-        )
-        assert skipped(str(tmp_path), data("rf1")) is None
-        assert "speech_small needs it" in str(skipped(str(tmp_path), data("rf1", "speech_small")))
-        assert "speech_small needs it" in str(skipped(str(tmp_path), data("speech_small"), data("rf1")))
-        with pytest.raises(
-            pytest.UsageError, match=r"test_x\.py::test_y: @pytest\.mark\.data names the data sets"
-        ):
-            skipped("", data)
-    finally:
-        conftest.looked_for.cache_clear()
 
 
 def test_no_test_finds_data_on_its_own() -> None:

@@ -5,23 +5,20 @@ Each run is that of its own job; rows say which it is.
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from mobench.config.overrides import normalise, shown
-from mobench.core import Runs, loop
-from mobench.core.output import make_output
+from mobench.core import Runs
 from mobench.core.preferences import spread
 from mobench.errors import ConfigError, MobenchError
 from mobench.jobs import job as configuration
 from mobench.jobs.build import make_job
-from mobench.jobs.job import Job, identity
+from mobench.jobs.job import identity
 from mobench.jobs.run import folder_of, run_job
 from mobench.jobs.store import JobFolder, config_hash
 from tests.conftest import Run
@@ -41,61 +38,9 @@ SMALL = {
 }
 
 
-def trained(job: Job) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Answers of the output rules and the last state, as the runner makes them."""
-    oracle = job.oracle()
-    rules = {name: make_output(name) for name in job.algorithm.outputs}
-    theta = job.problem.initial(job.runs).to(job.dtype)
-    state = loop.start(oracle, job.algorithm, rules, theta, job.runs, job.steps)
-    state = loop.advance(oracle, job.algorithm, rules, state, job.steps)
-    return {**loop.finals(rules, state), "last": state["theta"]}, state
-
-
 # --- each run is its own job --------------------------------------------------------------------------------
 
 # fields one by one, on small problems: tests/contract/test_algorithm.py
-VARIED: dict[str, tuple[str, dict[str, list[float]], dict[str, Any]]] = {
-    "baseline": ("propfair", {"baseline": [2.3, 2.53, 4.9]}, {}),
-    "alpha, external_from": (
-        "fedfv",
-        {"alpha": [0.1, 0.7], "external_from": [0, 1, 2]},
-        {"problem.clients": 11, "problem.test_size": 250},
-    ),
-    "step_size that decays": (
-        "stch",
-        {"mu": [0.1, 0.02], "step_size": [1.0, 0.5]},
-        {"algorithm.step_decay": 0.5},
-    ),
-}
-
-
-@pytest.mark.parametrize("name", list(VARIED))
-def test_each_run_is_that_of_its_own_job(name: str) -> None:
-    algorithm, vary, options = VARIED[name]
-    config = changed(composed(*BASE, f"algorithm={algorithm}"), {**SMALL, **options})
-    job = make_job({**config, "vary": vary})
-    combinations = list(itertools.product(*vary.values()))
-    assert len(job.runs) == 2 * len(combinations)
-    answers, state = trained(job)
-    assert state["alive"].all()
-    assert not state["fail"].any()
-    ends = []
-    for v, values in enumerate(combinations):
-        own = make_job(changed(config, {f"algorithm.{k}": x for k, x in zip(vary, values, strict=True)}))
-        assert own.varied == {}
-        expected, alone = trained(own)
-        for rule, answer in expected.items():
-            torch.testing.assert_close(answers[rule][2 * v : 2 * v + 2], answer, rtol=0, atol=1e-12)
-        F = own.oracle().exact(expected["last"])
-        report = job.algorithm.report(F.repeat(len(combinations), 1), state["alg"])
-        own_report = own.algorithm.report
-        for column, value in own_report(F, alone["alg"]).items():
-            assert torch.equal(report[column][2 * v : 2 * v + 2], value)
-        ends.append(expected["last"])
-        assert (expected["last"] - own.problem.initial(own.runs)).abs().max() > 1e-3
-    for a, b in itertools.combinations(ends, 2):  # the values matter
-        assert (a - b).abs().max() > 1e-9 or name == "alpha, external_from"
-    assert (ends[0] - ends[-1]).abs().max() > 1e-6
 
 
 def test_variants_of_runs() -> None:
@@ -328,9 +273,3 @@ def test_a_varied_job_of_the_command(mobench: Run) -> None:
     )
     assert again.code == 0
     assert len(again.folders) == 1  # nothing is run twice
-
-
-def test_bad_values_on_the_command_line(mobench: Run) -> None:
-    result = mobench(*BASE, "algorithm=ls", "vary.q=[0.1,1.0]")
-    result.refused("q", "step_size")
-    assert not result.folders

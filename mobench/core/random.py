@@ -60,15 +60,6 @@ def _bits(keys: Int[Tensor, " R"], stream: str, t: int, n: int) -> Float[Tensor,
     return tensor(bits).to(torch.float64)
 
 
-def keyed_uniform(key: Int[Tensor, ""], place: int, n: int) -> Float[Tensor, " n"]:
-    """n uniform numbers in [0, 1) of one run: a function of (key, place) alone, which torch.func.vmap batches
-    over keys.
-    """
-    salt = _signed(seed_for(place, use="place"))
-    bits = _splitmix(_splitmix(key ^ salt) + torch.arange(n, device=key.device) * _GAMMA)
-    return _shift(bits, 11).to(torch.float64) * 2.0**-53
-
-
 def salted(keys: Int[Tensor, " R"], number: int, use: str) -> Int[Tensor, " R"]:
     """Keys of the runs for one purpose and number."""
     return keys ^ _signed(seed_for(number, use=use))

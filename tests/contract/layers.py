@@ -110,3 +110,11 @@ def check_points(layer: str, name: str) -> None:
                 point_at(oracle, theta + h * v, 0).values() - point_at(oracle, theta - h * v, 0).values()
             ) / (2 * h)
             torch.testing.assert_close(found, (w * slope).sum(1), rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(
+                point.moved(theta + v).values(), point_at(oracle, theta + v, 0).values()
+            )
+            if "hvp" in spec.provides:
+                bent = (
+                    point_at(oracle, theta + h * v, 0).vjp(w) - point_at(oracle, theta - h * v, 0).vjp(w)
+                ) / (2 * h)
+                torch.testing.assert_close(point.hvp(w, v), bent, rtol=1e-4, atol=1e-4)

@@ -178,5 +178,13 @@ def test_points_keep_to_the_spec(problem: str) -> None:
         h = 1e-6
         ahead, behind = (oracle.at(theta + s * v, state, 0, 0).values() for s in (h, -h))
         slope = (w * (ahead - behind)).sum(1) / (2 * h)
+        if "hvp" in spec.provides:
+            behind, here, ahead = (oracle.at(theta + s * v, state, 0, 0).vjp(w) for s in (-h, 0.0, h))
+            # a maximum or a ReLU may have a kink between the points
+            smooth = (ahead - 2 * here + behind).abs() <= 1e-3 * h
+            assert smooth.double().mean() > 0.9, name
+            bent = (ahead - behind) / (2 * h)
+            apart = (oracle.at(theta, state, 0).hvp(w, v) - bent)[smooth].abs().max()
+            assert apart <= 1e-4 * (1 + bent.abs().max()), name
         found = (point.vjp(w) * v).sum(1)
         torch.testing.assert_close(found, slope, rtol=1e-4, atol=1e-4, msg=cases.said(name))

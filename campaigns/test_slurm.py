@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +14,11 @@ from pathlib import Path
 import pytest
 
 from campaigns.faults import disturb_slurm, slurm
+from mobench.jobs.store import JobFolder
+from tests.conftest import REPOSITORY, environment
+from tests.test_docs import TUTORIAL, commands, expanded, place
+
+__all__ = ["place"]  # a fixture
 
 JOBS = (
     "algorithm=ferero,pmtl",
@@ -44,3 +52,24 @@ def test_killed_and_preempted_jobs_end_with_the_same_rows(tmp_path: Path, cluste
     assert log.startswith("4 jobs, 0 already finished, 4 to run")
     assert "1 job lost their worker" in log
     assert tally.requeued >= 2
+
+
+@pytest.mark.timeout(300)
+def test_the_tutorial_on_slurm(place: Path, tmp_path: Path, cluster: dict[str, str]) -> None:
+    (words,) = [w for w, _ in commands(TUTORIAL) if "hardware=slurm" in w]
+    env = environment(
+        tmp_path / "outputs", PYTHONPATH=os.pathsep.join([str(place / "mine" / "code"), str(REPOSITORY)])
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "mobench", *expanded(words, place)],
+        cwd=place,
+        env=env | cluster,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = [JobFolder(path) for path in (tmp_path / "outputs" / "runs").iterdir()]
+    assert {f.key.rpartition("-")[0] for f in found} == {"valley-heavyball", "vlmop2-heavyball"}
+    assert all((f.final()["status"] == "done").all() for f in found)
