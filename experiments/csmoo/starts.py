@@ -44,7 +44,7 @@ def draw(a: Artifact, since: dict[float, dict[float, Mean]]) -> None:
     """Steps against x_0, with intervals, and what is printed for beta = 0."""
     fig, ((ax,),) = grid(1, 1, figsize=(4.6, 3.2))
     ax.axhspan(*LASTS, color=LOOKS[0.0][0], alpha=0.12, lw=0, label=r"printed for $\beta = 0$")
-    ax.axhspan(0, ALMOST_AT_ONCE, color=LOOKS[5.0][0], alpha=0.12, lw=0, label=r"asked for $\beta \geq 0.5$")
+    ax.axhspan(0, ALMOST_AT_ONCE, color=LOOKS[5.0][0], alpha=0.12, lw=0, label="almost at once")
     for shift, (b, (colour, marker)) in zip((-0.06, 0.0, 0.06), LOOKS.items(), strict=True):
         means = [found[b] for found in since.values()]
         ax.errorbar(
@@ -87,8 +87,9 @@ def judge(a: Artifact, since: dict[float, dict[float, Mean]]) -> None:
     printed = Judged(
         any(map(seen, since.values())),
         f"first step from which on runs are feasible, beta = 0, 0.5, 5: {said}",
-        f"from some start {LASTS[0]:g} to {LASTS[1]:g} with beta = 0 and at most {ALMOST_AT_ONCE:g} with the others",
-        excluded=excluded,
+        f"from some start {LASTS[0]:g} to {LASTS[1]:g} with beta = 0, and at most {ALMOST_AT_ONCE:g} with "
+        "the others",
+        excluded="" if any(map(possible, since.values())) else excluded,
     ).partial_at_best()
     weaker = Judged(
         bool(slower),
