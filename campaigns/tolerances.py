@@ -3,7 +3,8 @@
 For each artifact of experiments/results/artifacts.yaml the commit that added its first rows is looked up; the
 program of the commit before it, in a worktree of its own, draws the artifact at smoke scale, and so does
 today's. Each claim then has the same tolerance, the same numbers in other words, or other numbers: these were
-written, or changed, after the rows; a claim that did not exist then is new. Table: experiments/tolerances.csv.
+written, or changed, after the rows; a claim that did not exist then is new. Table:
+experiments/tolerances.csv.
 Run by hand (a quarter of an hour of one core):
 
     mobench keep --draw && python -m campaigns.tolerances [ARTIFACT ...]
