@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks import directions, floor, images, loops, peers, report
+from benchmarks import directions, floor, hypervolumes, images, loops, peers, report
 from benchmarks.__main__ import main
 from mobench.core import loop
 from mobench.core.gram import gram
@@ -168,3 +168,10 @@ def test_products_that_arrive_whole_in_inference_mode_are_counted() -> None:
             "aten.mm",
             "aten.convolution",
         ]
+
+
+def test_hypervolumes_beside_moocore_are_equal() -> None:
+    line = hypervolumes.measure("plane", 20, 7, 1)
+    assert isinstance(line["difference"], float)
+    assert line["difference"] < 1e-12
+    assert hypervolumes.measure("sphere", 20, 7, 1, peer=False)["ratio"] is None

@@ -35,7 +35,7 @@ PACKAGES = {
     ),
     "kernels": (
         "Kernels",
-        "Hand-derived derivatives of networks and Gram matrices on CPUs.",
+        "Hand-derived derivatives of networks, Gram matrices and hypervolumes on CPUs.",
     ),
     "models": ("Models", "Networks as functions of stacked parameters (R, P)."),
     "data": ("Data", "Data sets: downloading, checking, caching, partitions over clients."),

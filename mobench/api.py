@@ -41,6 +41,7 @@ from mobench.jobs.rehearsal import check_names
 from mobench.jobs.remarks import equal_runs, lost_runs
 from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
+from mobench.models.optimized import Recipe
 from mobench.problems.arranged import Arrangement
 from mobench.problems.networks import Definition, Networks
 from mobench.problems.own import Function, Functions, Own
@@ -199,6 +200,12 @@ class OwnNetworks(Objectives):
         )
 
     def choices(self, given: Collection[str]) -> dict[str, Any]:
+        steps = ("step_size", "step_decay", "step_offset")
+        idle = sorted({f"{group}.{key}" for group in ("algorithm", "vary") for key in steps} & {*given})
+        if idle and self.functions.recipe is not None:
+            raise ConfigError(
+                f"{', '.join(idle)} has no effect beside optimizer=, whose learning rate and schedule decide."
+            )
         dtype = str(self.functions.probe.dtype).removeprefix("torch.")
         found = {"dtype": dtype, "record.every": 10} | _epochs(self.functions.data, given)
         return {key: value for key, value in found.items() if key not in given}
@@ -446,6 +453,11 @@ def networks(
     start: Mapping[str, torch.Tensor] | Sequence[Mapping[str, torch.Tensor]] | None = None,
     stop: Callable[[pd.DataFrame], Any] | None = None,
     callback: Callable[[int, pd.DataFrame], object] | None = None,
+    optimizer: Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer] | None = None,
+    schedule: Callable[[torch.optim.Optimizer], Any] | None = None,
+    clip: float | None = None,
+    keep: str | None = None,
+    patience: int | None = None,
     bounds: Sequence[float | int] | None = None,
     positive: bool = True,
     ideal: Sequence[float | int] | None = None,
@@ -483,6 +495,20 @@ def networks(
             order of the runs. Called at each recorded step; must depend on nothing else.
         callback: called with the number of each recorded step and its rows. It changes no result, and a job
             that is finished does not call it.
+        optimizer: makes the optimizer of one network's parameters, for each run: lambda p:
+            torch.optim.AdamW(p, lr=1e-3). The method's direction is its gradient, with the sign changed;
+            default: theta + alpha d with `algorithm.step_size`. Refused, with the reason: optimizers that
+            need a closure (LBFGS) or mix the entries of a parameter (Adafactor, Muon), and methods whose step
+            is more than a direction; `mobench.Balanced` takes those in a loop of one's own.
+        schedule: makes a schedule of torch.optim.lr_scheduler of the optimizer, which goes on after each step
+            (not epoch): lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 500).
+        clip: largest norm of the gradient of a run; needs `optimizer`.
+        keep: the number that decides with which of its recorded weights a run ends; rows, modules and
+            solutions are those of these weights, and the column `kept` is their step. "best": the smallest
+            max_m w_m (validation_m - z_m), w the run's preference; a column, such as "validation_1" or a
+            measure: the smallest; "-accuracy": the largest. Default: the last weights.
+        patience: a run ends after so many recorded steps in which `keep` found nothing better, and the column
+            `ended` is that step.
         bounds: (lower, upper) of every parameter. positive: promise that every loss is >= 0; it makes 0 the
             ideal point. ideal, reference: as of `objectives`.
         execution: auto | vmap | seeds | loop | channels_last; see `mobench.problems.networks`.
@@ -517,7 +543,11 @@ def networks(
         starts=starts,
         stop=stop,
         callback=callback,
+        recipe=_recipe(optimizer, schedule, clip),
+        keep=keep,
+        patience=patience,
     )
+    _check_patience(keep, patience)
     if not definition.losses:
         raise ConfigError("networks(...) needs at least one loss.")
     _check_title(name)
@@ -536,6 +566,42 @@ def networks(
     with compose.ALONE, serving("checked", definition):  # a mistake is found here, where it was made
         Networks(code="checked", **keys)
     return OwnNetworks(definition, keys, Networks)
+
+
+def _recipe(optimizer: Any, schedule: Any, clip: Any) -> Recipe | None:
+    """How networks are trained, if the user says it.
+
+    Raises:
+        ConfigError: no functions, or no norm.
+    """
+    if optimizer is None:
+        if schedule is not None or clip is not None:
+            raise ConfigError(
+                "schedule= and clip= need optimizer=, such as optimizer=lambda p: torch.optim.SGD(p, lr=0.1)."
+            )
+        return None
+    for name, factory, example in (
+        ("optimizer", optimizer, "lambda p: torch.optim.AdamW(p, lr=1e-3)"),
+        ("schedule", schedule, "lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 100)"),
+    ):
+        if not callable(factory) and not (name == "schedule" and factory is None):
+            raise ConfigError(f"{name}={factory!r} must be a function that makes one: {name}={example}.")
+    number = isinstance(clip, int | float) and not isinstance(clip, bool)
+    if clip is not None and not (number and 0 < clip < math.inf):
+        raise ConfigError(f"clip={clip!r} must be a number > 0, the largest norm of a gradient.")
+    return Recipe(optimizer, schedule, None if clip is None else float(clip))
+
+
+def _check_patience(keep: object, patience: object) -> None:
+    """Raises ConfigError for values of another kind."""
+    if keep is not None and not isinstance(keep, str):
+        raise ConfigError(f'keep={keep!r} must be "best" or the name of a column, such as "validation_1".')
+    if patience is None:
+        return
+    if keep is None:
+        raise ConfigError('patience= needs keep=, which says what is better, such as keep="best".')
+    if isinstance(patience, bool) or not isinstance(patience, int) or patience < 1:
+        raise ConfigError(f"patience={patience!r} must be a whole number of recorded steps, at least 1.")
 
 
 def _check_title(name: object) -> None:

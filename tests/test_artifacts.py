@@ -48,6 +48,7 @@ FIELDS = {
     "reason",
     "timed",
     "gauges",
+    "leans",
 }
 FIG7 = ("+experiment=ferero/fig7", "logger=local")
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mobench.artifacts.claims import UNKNOWN
+from mobench.artifacts.claims import UNKNOWN, second_look
 from mobench.cli import keep
 from mobench.report import verdicts
 from mobench.report.__main__ import COUNT, MARKERS
@@ -158,6 +158,15 @@ def test_make_reproduce_gives_the_recorded_verdicts() -> None:
         for claim in json.loads(path.read_text()):
             key = (path.parent.parent.name, claim["statement"], claim["measured"])
             assert seen.setdefault(key, str(path)) == str(path), f"{claim['id']} is judged twice"
+
+
+def test_each_claim_that_is_not_reproduced_was_looked_at_again() -> None:
+    """The page shows what an independent program, or a second reading, says; none disagrees."""
+    for row in record():
+        if row["verdict"] == "not reproduced":
+            look = second_look(row["artifact"], row["claim"])
+            assert look, (row, "python -m campaigns.second_looks")
+            assert ") agrees: " in look, (row, "a claim whose second look disagrees is inconclusive")
 
 
 def check_reasons(path: Path) -> None:

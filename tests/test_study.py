@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +259,20 @@ def test_a_table_has_hypervolumes_of_seeds() -> None:
     text = mobench.table(two, reference=[1.0, 1.0]).markdown()
     assert text.count("**") == 2  # means of f_1 over preferences say nothing of a front
     assert "**0.5 ± 3.2**" in text
+
+
+def test_a_table_says_which_hypervolumes_are_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
+    F = np.abs(np.random.default_rng(0).standard_normal((40, 6)))
+    rows = pd.DataFrame(F / np.linalg.norm(F, axis=1, keepdims=True), columns=[f"f_{m}" for m in range(1, 7)])
+    rows = rows.assign(algorithm="ls", seed=[0, 1] * 20, status="done")
+    exact = mobench.table(rows, reference=[1.1] * 6)
+    assert "estimates" not in exact.markdown()
+    monkeypatch.setattr(import_module("mobench.metrics.hypervolume"), "SECONDS", 1e-6)
+    drawn = mobench.table(rows, reference=[1.1] * 6)
+    found = re.search(r"2 hypervolumes are estimates, each within (\S+) \(99 %\)", drawn.markdown())
+    assert found is not None
+    off = drawn.frame["hypervolume"].item() - exact.frame["hypervolume"].item()
+    assert 0 < abs(off) < float(found[1]) < 0.05
 
 
 def test_pictures_keep_the_look_and_the_backend_of_a_notebook(outputs: Path, tmp_path: Path) -> None:

@@ -136,6 +136,26 @@ def test_a_caption_is_below_everything_in_the_file_as_well() -> None:
     assert red.max() < blue.min()
 
 
+def test_several_panels_have_letters() -> None:
+    """Before their titles, or alone; a colour bar, a second axis and a single panel have none."""
+    fig, (left, right) = plt.subplots(1, 2, layout="constrained")
+    left.set_title("one")
+    left.twinx()
+    fig.colorbar(right.imshow([[0.0, 1.0]]), ax=right)
+    style.finish(fig)
+    assert [ax.get_title() or ax.get_title(loc="left") for ax in fig.axes] == ["(a) one", "(b)", "", ""]
+    assert style.defects(fig) == []
+    fig, axes = plt.subplots(1, 2)
+    axes[1].set_title("(c) as printed")
+    style.finish(fig)
+    assert [ax.get_title() for ax in axes] == ["", "(c) as printed"]
+    fig, ax = plt.subplots()
+    ax.set_title("alone")
+    style.finish(fig)
+    assert ax.get_title() == "alone"
+    plt.close("all")
+
+
 def test_badge_names_data_and_scale() -> None:
     a = Artifact("x/y", "t", "laptop", {})
     assert a.badge == ""

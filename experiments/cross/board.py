@@ -21,6 +21,10 @@ TITLES = {
     "constrained": "With constraints",
     "many": "Five and ten objectives",
     "networks": "One answer, networks",
+    "preference_50": "Following preferences, 50 gradients",
+    "preference_800": "Following preferences, 800 gradients",
+    "single_50": "One answer, 50 gradients",
+    "single_800": "One answer, 800 gradients",
 }
 BASELINES = {"constrained": ("penalty_sgd",)}
 SCALARIZATIONS = ("ls", "tch")

@@ -319,7 +319,7 @@ def convergence(a: Artifact) -> None:
         judge_power(a)
     else:
         a.refer("csmoo/fig3", "power")
-    a.claim("decreases", decreases(c))
+    a.claim("decreases", decreases(c, best.V))
     stable = AtMost(std(c.V_end), 0.02, of=f"standard deviation of V over {len(c.V_end)} seeds", digits=".4f")
     a.claim("stable", stable.provided(len(c.V_end) > 1, "One run finished; two are needed."))
 

@@ -16,7 +16,7 @@ from mobench.artifacts.panels import curve, dress, grid, legend_below
 from mobench.artifacts.statistics import Mean, log_slope, percent
 
 from .beamforming import at, ideal_of, lambdas, reference
-from .runs import TIME
+from .runs import LEFT, TIME
 
 COLOURS = (st.BLACK, st.BLUE, st.GREEN, st.ORANGE)
 RATES = {
@@ -33,7 +33,6 @@ BLOCKS = {
     "random": "random, eq. (6)",
     "selected": "cyclic, eq. (5), only the block moves",
 }
-LEFT = 0.05  # share of the way from V(x_0) to the optimum that may be left; a pilot has .02 to .03
 
 
 def mean_square(job: JobRows, kind: str) -> pd.Series:

@@ -32,6 +32,7 @@ from . import beamforming
 from .runs import (
     COLOURS,
     GIVEN,
+    LEFT,
     METHODS,
     TIME,
     ZERO,
@@ -43,6 +44,7 @@ from .runs import (
     finals,
     judge_violation,
     pair,
+    share_of_way,
     variants,
 )  # fmt: skip
 
@@ -50,6 +52,10 @@ FIGURES = {0.1: (6, 7, 8), 0.3: (9, 10, 11), 0.5: (2, 12, 13), 0.7: (14, 15, 16)
 CURVES = {
     f"csmoo/fig{n}": (lam1, key) for lam1, ns in FIGURES.items() for n, key in zip(ns, METHODS, strict=True)
 }
+LONGER = (
+    "Tested: ten times the steps, `mobench protocol=csmoo_curves algorithm=csmoo2 "
+    "preferences.weights=[[0.1,0.9]] steps=30000`, leave 4 % of the way (V = 0.0371)."
+)
 SCHEDULES = {"large_gamma": r"$\gamma_0=0.8$", "small_b": "$b=0.6$", "small_tau": r"$\tau=0.01$"}
 ELSEWHERE = {
     "analytic": "basic, analytic z",
@@ -88,12 +94,22 @@ def judge_curves(a: Artifact, c: Curves, method: str) -> None:
     """What each convergence figure says of its own method and preference."""
     x_best, V_best = c.optimum
     extreme = min(c.lam[0], 1 - c.lam[0]) < 0.2
-    check = AllOf(
+    near = AllOf(
         Within(Mean(c.x_end), x_best, 0.04 if extreme else 0.03, of="x"),
         AtMost(Mean(c.V_end - V_best), 0.025 if extreme else 0.012, of="V - V*"),
     )
-    a.claim("optimum", check.also(f"V = {Mean(c.V_end)}, exact {V_best:.4f}; {c.runs} runs"), method=method)
-    a.claim("decreases", decreases(c))
+    left = Mean(1.0 - share_of_way(c, c.V_end, V_best))
+    check = Graded(
+        AllOf(near, AtMost(left, LEFT, of="share of the way from V(x_0) to V* that is left")), near
+    )
+    longer = LONGER if check.holds == "partial" and method == "CSMOO-2" and c.lam[0] == 0.1 else ""
+    a.claim(
+        "optimum",
+        check.also(f"V = {Mean(c.V_end)}, exact {V_best:.4f}; {c.runs} runs"),
+        method=method,
+        remark=longer,
+    )
+    a.claim("decreases", decreases(c, V_best))
 
 
 def judge_analytic(a: Artifact, grid_z: Curves) -> None:

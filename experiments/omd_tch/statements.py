@@ -24,6 +24,7 @@ from .federated import (
     SEEDS,
     TOLERANCE,
     Scenario,
+    as_published,
     most_cells,
 )  # fmt: skip
 
@@ -360,18 +361,24 @@ def one_sided(missed: Mapping[str, Sequence[bool]]) -> str:
 def cells(a: Artifact, s: Scenario, chosen: Sequence[str], id: str) -> None:
     """Judges the cells of some columns: within 1.5 printed standard deviations for a mean of ten seeds,
     within three for fewer.
+
+    The published cells of AdaOMD are compared with the last iterate, which they are of (see `as_published`);
+    how many of them the adaptive average meets is said beside it.
     """
     ten = s.seeds >= SEEDS
     deviations = 1.5 if ten else 3.0
     shown = [c for c in chosen if s.has(c)]
     near = {}
+    averages = []  # of AdaOMD, whether the adaptive average meets the cell
     missed: dict[str, list[bool]] = {}  # by column, whether ours is the worse value
     for column in shown:
         for metric in METRICS:
             mean, spread = s.printed(column, metric)
-            ours = s.mean(column, metric)
+            ours = s.mean(as_published(column), metric)
             allowed = max(deviations * spread, TOLERANCE[metric])
             good = abs(ours - mean) <= allowed
+            if as_published(column) != column:
+                averages.append(abs(s.mean(column, metric) - mean) <= allowed)
             near[f"{column} {metric} {ours:.3f} ({mean:.3f})"] = good
             if not good:
                 missed.setdefault(column, []).append((ours < mean) == (metric == ACCURACY))
@@ -379,9 +386,13 @@ def cells(a: Artifact, s: Scenario, chosen: Sequence[str], id: str) -> None:
     why = "" if ten else one_sided(missed)
     close = f"within {deviations:g} printed standard deviations, or 0.5 pp, 0.03 nats, 0.5 pp if larger"
     what = f"cells, {'means over seeds' if ten else f'{s.span} against the mean of ten'}"
+    check = most_cells(near, what, close)
+    if averages:
+        both = f"AdaOMD by its last iterate; its average meets {sum(averages)} of these {len(averages)} cells"
+        check = check.also(both)
     a.claim(
         id,
-        most_cells(near, what, close).partial_at_best(bool(step)),
+        check.partial_at_best(bool(step)),
         reason=f"{why} {TESTED}" if s.key == "m5" and why else why,
         remark=step,
         interval=s.alone,

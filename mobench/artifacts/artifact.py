@@ -28,7 +28,7 @@ from typing import Any
 import pandas as pd
 
 from mobench.artifacts.checks import Check, listed
-from mobench.artifacts.claims import UNKNOWN, Claim, Text, Texts, texts
+from mobench.artifacts.claims import UNKNOWN, Claim, Text, Texts, second_look, texts
 from mobench.artifacts.rows import JobRows, RunCount
 from mobench.artifacts.tables import Cell, latex, markdown, with_spreads
 from mobench.artifacts.verdict import Evidence, decide
@@ -206,12 +206,14 @@ class Artifact:
         used = self._used(text.rests_on)
         lost = self._lost(text, used)
         limits = [] if text.own else self._limits(text, used, interval)
+        cannot = (self._cannot_check(text) if text.own else self._cannot_judge(text, used)) or ""
+        leans = {True: "holds", False: "fails", "partial": "partly", None: ""}[check.holds]
         decision = decide(
             Evidence(
                 own=text.own,
                 holds=check.holds,
                 failure=check.failure,
-                cannot=(self._cannot_check(text) if text.own else self._cannot_judge(text, used)) or "",
+                cannot=cannot,
                 undecided=check.why or ("" if text.own else reason),
                 lost=lost,
                 limits=tuple(limits),
@@ -227,6 +229,8 @@ class Artifact:
         if decision.causes:
             causes = () if check.holds is True else (reason, text.cause(check.holds))
             said += [*causes, remark, text.remark]
+        if decision.verdict == "not reproduced":
+            said.append(second_look(self.id, id))
         if text.answer:
             said.append(f"The authors' answer: {text.answer}")
         self._add(
@@ -243,6 +247,7 @@ class Artifact:
                 text.timed,
                 tuple(used),
                 tuple(vars(gauge) for gauge in check.gauges),
+                leans if cannot and not text.own and not lost else "",
             )
         )
 

@@ -19,6 +19,7 @@ called as it is written.
 
 from __future__ import annotations
 
+import csv
 import functools
 import re
 import string
@@ -50,6 +51,8 @@ class Claim:
     timed: the verdict depends on how fast the machine is, so it may differ between machines.
     jobs: names of the artifact's jobs whose rows were measured.
     gauges: its numbers beside their tolerances (`checks.Gauge`).
+    leans: what a smaller run, or one on other data, gives where that cannot decide the claim: "holds",
+        "fails" or "partly"; empty if the rows decide, or say nothing.
     """
 
     id: str
@@ -64,6 +67,7 @@ class Claim:
     timed: bool = False
     jobs: tuple[str, ...] = ()
     gauges: tuple[dict[str, Any], ...] = ()
+    leans: str = ""
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,24 @@ class Text:
         if isinstance(self.reason, str):
             return self.reason
         return self.reason.get("partial" if holds == "partial" else "fails", "")
+
+
+@functools.lru_cache(maxsize=4)
+def _looks(path: Path) -> dict[tuple[str, str], str]:
+    """Reads a table of second looks; a sentence for each (artifact, claim)."""
+    if not path.exists():  # a project of one's own has none
+        return {}
+    with path.open(newline="", encoding="utf-8") as file:
+        return {
+            (row["artifact"], row["claim"]): f"A second look ({row['by']}) "
+            f"{'agrees' if row['agrees'] == 'yes' else 'disagrees'}: {row['seen']}."
+            for row in csv.DictReader(file)
+        }
+
+
+def second_look(artifact: str, claim: str) -> str:
+    """Returns what another program or reading says of a claim, or "" (`experiments/second_looks.csv`)."""
+    return _looks(paths.experiments() / "second_looks.csv").get((artifact, claim), "")
 
 
 WORDS = ("statement", "source", "published", "remark", "elsewhere", "exact")

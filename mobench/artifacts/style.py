@@ -8,6 +8,7 @@ smaller than `SMALLEST` there: `finish` sees to both when a figure is taken, and
 from __future__ import annotations
 
 import re
+import string
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -121,6 +122,7 @@ _DRAWN: dict[str, tuple[Any, ...]] = {  # colour, marker and line
     "graddrop": ("#999933", "v"),
     "famo": ("#332288", "s"),
     "dwa": (SKY, "<"),
+    "excess_mtl": (RED, "s"),
     "modo": (RED, "X"),
     "sdmgrad": (GREEN, "p"),
     "pmgda": ("#332288", "D"),
@@ -220,11 +222,12 @@ def caption(fig: Any, words: str) -> None:
 def finish(fig: Any, badge: str = "") -> Any:
     """Makes a figure ready for print, and returns its box in inches.
 
-    It is narrowed to `WIDTH`, letters are enlarged to `SMALLEST`, titles and labels that are longer than
-    their panel get several lines, `badge` (data set and scale) is written above everything, and a `caption`
-    below.
+    It is narrowed to `WIDTH`, several panels get letters, type is enlarged to `SMALLEST`, titles and labels
+    that are longer than their panel get several lines, `badge` (data set and scale) is written above
+    everything, and a `caption` below.
     """
     fig.set_size_inches(*fitted(*fig.get_size_inches()))
+    _letter(fig)
     _enlarge(fig)
     fig.draw_without_rendering()
     _wrap(fig)
@@ -254,6 +257,20 @@ def finish(fig: Any, badge: str = "") -> Any:
         place = {"ha": "left", "va": "bottom", "fontsize": SMALLEST, "color": "#555555", "style": "italic"}
         fig.text(box.x0 / width, (box.y1 + 0.06) / height, lines, gid="badge", **place)
     return fig.get_tightbbox().padded(pad)
+
+
+def _letter(fig: Any) -> None:
+    """Gives several panels letters before their titles, unless titles have them already."""
+    shown: list[Any] = []
+    for ax in fig.axes:
+        beside = ax.get_label() == "<colorbar>" or any(ax.bbox.bounds == other.bbox.bounds for other in shown)
+        if ax.axison and ax.get_visible() and not beside:  # a second axis of a panel has its place
+            shown.append(ax)
+    titles = [next((t for t in (ax.title, ax._left_title) if t.get_text()), ax._left_title) for ax in shown]
+    if len(shown) < 2 or any(re.match(r"\([a-z]\W?\)", title.get_text()) for title in titles):
+        return
+    for letter, title in zip(string.ascii_lowercase, titles, strict=False):
+        title.set_text(f"({letter}) {title.get_text()}".strip())
 
 
 def _letters(inches: float, size: float) -> float:

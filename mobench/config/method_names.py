@@ -45,6 +45,7 @@ NAMES = {
     "graddrop": "GradDrop",
     "famo": "FAMO",
     "dwa": "DWA",
+    "excess_mtl": "ExcessMTL",
     "modo": "MoDo",
     "sdmgrad": "SDMGrad",
     "pmgda": "PMGDA",

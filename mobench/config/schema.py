@@ -66,9 +66,9 @@ class RecordConfig:
     values of the iterate (instead of the oracle's sample) and of averaged outputs at those steps; measures:
     the problem's own columns at those steps, which for data sets mean a pass over all samples; certificates:
     final rows say how far each run is from the front and from a stationary point, where that is known;
-    hypervolume_seconds: hypervolumes that would take longer, by an estimate from the numbers of points and
-    objectives, are drawn, with their 99 % interval; code: hash of measures of the user's own, which
-    mobench.run(measures=...) sets.
+    hypervolume_seconds: of the exact hypervolumes of a job; those that take more work than their share are
+    drawn, with their 99 % interval; code: hash of measures of the user's own, which mobench.run(measures=...)
+    sets.
     """
 
     every: int = 1

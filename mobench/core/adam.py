@@ -17,9 +17,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.core.algorithm import Algorithm
-from mobench.core.oracle import Spec
-from mobench.core.sets import Box, Free, Intervals
 from mobench.core.types import State
 
 DECAYS = (0.9, 0.999)
@@ -41,20 +38,3 @@ def step(d: Float[Tensor, "R P"], state: State) -> tuple[Float[Tensor, "R P"], S
     scale_1, scale_2 = ((1.0 - b**n).to(d.dtype).unsqueeze(1) for b in DECAYS)
     u = (m / scale_1) / (v.sqrt() / scale_2.sqrt() + SMALL)
     return u, {"m": m, "v": v, "n": n}
-
-
-def misfits(spec: Spec, algorithm: Algorithm) -> list[str]:
-    """Why a method on this oracle cannot take Adam's step; empty if it can."""
-    found = []
-    if algorithm.own_step:
-        found.append(algorithm.own_step)
-    elif algorithm.together or algorithm.replaces or algorithm.derivative_free:
-        found.append("it chooses points for all preferences of a seed together, not a direction of each run")
-    if not isinstance(spec.X, Free | Box | Intervals):
-        found.append(
-            f"a projection onto a {type(spec.X).__name__} after steps of another length in each coordinate "
-            "would have to be one in another metric; bounds of the coordinates are possible"
-        )
-    if spec.blocks > 1:
-        found.append("the averages of coordinates that rest would go on; set oracle.block_move=all")
-    return [f"algorithm.optimizer=adam does not fit: {reason}" for reason in found]

@@ -122,8 +122,9 @@ class Algorithm(ABC):
         if self.optimizer not in OPTIMIZERS:
             raise ConfigError(
                 f"{unknown('algorithm.optimizer', self.optimizer, OPTIMIZERS)} Any other optimizer and its "
-                "schedule belong in a training loop: mobench.Balanced(torch.optim.AdamW(...), METHOD), whose "
-                "rows mobench.record keeps (docs/afternoon.md)."
+                "schedule are arguments of mobench.networks(optimizer=..., schedule=...), docs/afternoon.md, "
+                "or belong in a training loop: mobench.Balanced(torch.optim.AdamW(...), METHOD), whose rows "
+                "mobench.record keeps (docs/training.md)."
             )
         if len(self.outputs) == 0:
             raise ConfigError("algorithm.outputs is empty. Choose at least one of last, mean, adaptive.")

@@ -4,7 +4,7 @@ refuse with every reason at once.
 
 from __future__ import annotations
 
-from mobench.core import adam
+from mobench.core import stepping
 from mobench.core.algorithm import Algorithm
 from mobench.core.oracle import Spec
 from mobench.errors import CompatibilityError
@@ -29,8 +29,12 @@ def _inside(n: int, bounds: tuple[int, int | None]) -> bool:
     return n >= bounds[0] and (bounds[1] is None or n <= bounds[1])
 
 
-def reasons(spec: Spec, algorithm: Algorithm) -> list[str]:
-    """Why the two are not compatible; empty if they are."""
+def reasons(spec: Spec, algorithm: Algorithm, stepped: bool = False) -> list[str]:
+    """Why the two are not compatible; empty if they are.
+
+    Args:
+        stepped: whether the problem has an optimizer of its user's (`mobench.core.stepping`).
+    """
     out = []
     missing = algorithm.needs(spec) - spec.provides
     if missing:
@@ -68,13 +72,21 @@ def reasons(spec: Spec, algorithm: Algorithm) -> list[str]:
             "ClassVar[bool] = True` in the problem's class"
         )
     if algorithm.optimizer == "adam":
-        out += adam.misfits(spec, algorithm)
+        out += [f"algorithm.optimizer=adam does not fit: {r}" for r in stepping.misfits(spec, algorithm)]
+        if stepped:
+            out.append("algorithm.optimizer=adam and optimizer= of mobench.networks are two; leave one out")
+    if stepped and (found := stepping.misfits(spec, algorithm)):
+        out += [f"optimizer= of mobench.networks does not fit: {r}" for r in found]
+        out.append(
+            "in a training loop of your own, mobench.Balanced(OPTIMIZER, METHOD) takes a method's direction "
+            "as the gradient of any optimizer, for the methods that it has (docs/training.md)"
+        )
     return out + algorithm.misfits(spec)
 
 
-def check(spec: Spec, algorithm: Algorithm, problem: str = "this problem") -> None:
-    """Raise CompatibilityError with all reasons unless the algorithm fits the oracle."""
-    found = reasons(spec, algorithm)
+def check(spec: Spec, algorithm: Algorithm, problem: str = "this problem", stepped: bool = False) -> None:
+    """Raise CompatibilityError with all reasons unless the algorithm fits the oracle; see `reasons`."""
+    found = reasons(spec, algorithm, stepped)
     if found:
         name = type(algorithm).__name__
         raise CompatibilityError(

@@ -1,8 +1,8 @@
 """The batched loop: one trajectory of R runs, six lines a step.
 
 State = {t, theta, oracle, alg, out, alive, kkt, fail, stopped, unsolvable}: nested dicts of tensors, R first
-in each; and adam, the averages of algorithm.optimizer=adam. Saving it is the checkpoint; continuing from it
-is bit-identical on a CPU.
+in each; and adam, the averages of algorithm.optimizer=adam, or optimizer, what a user's own optimizer keeps.
+Saving it is the checkpoint; continuing from it is bit-identical on a CPU.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from mobench.core.oracle import Oracle
 from mobench.core.output import Output
 from mobench.core.preferences import Runs
 from mobench.core.sets import project_moving
+from mobench.core.stepping import Stepper
 from mobench.core.types import State
 
 FAR = 1e30  # L1 norm of an iterate that counts as diverged: beyond it, squares of gradients overflow
@@ -57,8 +58,9 @@ def first_state(
     theta: Float[Tensor, "R P"],
     runs: Runs,
     steps: int,
+    stepper: Stepper | None = None,
 ) -> State:
-    """The state before the first step, of parts that are known to fit."""
+    """The state before the first step, of parts that are known to fit. `stepper`: as of `advance`."""
     oracle = seen_by(algorithm, oracle)
     spec = oracle.spec
     theta = spec.X.project(theta)
@@ -90,6 +92,7 @@ def first_state(
         "stopped": torch.full((R,), -1, dtype=torch.int64, device=theta.device),
         "unsolvable": torch.zeros(R, dtype=torch.bool, device=theta.device),
         **({"adam": adam.first(theta)} if algorithm.optimizer == "adam" else {}),
+        **({} if stepper is None else {"optimizer": stepper.first(theta)}),
     }
 
 
@@ -101,10 +104,12 @@ def advance(
     until: int,
     observe: Callable[[int, State, Any], None] | None = None,
     number: StepNumber | None = None,
+    stepper: Stepper | None = None,
 ) -> State:
     """Run steps t = state["t"] .. until-1. `observe(t, state, point)` sees theta_t before its step.
 
-    `number`: run one step whose number is this stand-in, to record it (`mobench.core.graphs`).
+    `number`: run one step whose number is this stand-in, to record it (`mobench.core.graphs`). `stepper`:
+    steps along the direction in the place of theta + alpha_t d.
 
     The outputs that `observe` sees hold theta_t already. A run whose solve fails, or whose next iterate is
     not finite or longer than FAR, keeps its last one for good and is marked in `alive`: its neighbours do not
@@ -159,9 +164,13 @@ def advance(
             if averages is not None:
                 d, after = adam.step(d, averages)
                 averages = _chosen(going, after, averages) if stops else after
-            if isinstance(alpha, torch.Tensor):  # runs with step sizes of their own
-                alpha = alpha.to(d)
-            proposal = project_moving(X, theta + alpha * d, theta, points[0].moving)
+            if stepper is not None:
+                # what it keeps of runs that have ended may change: they never move again
+                moved, state["optimizer"] = stepper.step(theta, d, state["optimizer"])
+            else:
+                # runs may have step sizes of their own
+                moved = theta + (alpha.to(d) if isinstance(alpha, torch.Tensor) else alpha) * d
+            proposal = project_moving(X, moved, theta, points[0].moving)
             if everyone and _all_move(proposal, info):
                 theta = proposal  # what the masks below would choose for every run
             else:

@@ -71,7 +71,8 @@ class Last(Output):
 class Mean(Output):
     """(1/T) sum_{t=1..T} theta^(t): the start is included, the iterate after the last step is not.
 
-    Source: OMD-TCH paper, Algorithm 1. Accumulated in float64 whatever the dtype of theta.
+    Source: OMD-TCH paper, Algorithm 1, and the authors' program for VLMOP2; their federated program averages
+    theta^(2..T+1). Accumulated in float64 whatever the dtype of theta.
     """
 
     def init(self, theta: Float[Tensor, "R P"], M: int) -> State:

@@ -95,6 +95,11 @@ class Problem(ABC):
         """theta_0, float64 on the CPU, each row a function of (problem, seed[, preference]) only."""
         return drawn_start(self, runs)
 
+    @property
+    def starts_by_preference(self) -> bool:
+        """Whether runs of a seed may begin in different places, or with different constants."""
+        return bool(self.start.get("per_preference", False))
+
     def bind(self: This, runs: Runs) -> This:
         """The problem with what differs between the runs made (random instances). Default: nothing does."""
         return self

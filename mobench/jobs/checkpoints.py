@@ -132,13 +132,13 @@ def _check_history(history: Any, first: Training, until: int, may_end: bool) -> 
 
 def _columns(first: Training) -> dict[str, Tensor]:
     """The columns of the first step, as the history has them."""
-    job = first.job
+    job = first.trained
     state = first.state
     point = loop.seen_by(job.algorithm, job.joined).at(state["theta"], state["oracle"], 0, 0)
     point.graph = not job.algorithm.derivative_free
     with torch.no_grad():
         values = point.values() if point.recorded is None else point.recorded
-        found = completed(job, first.seen(state, point, values))
+        found = completed(first.job, first.seen(state, point, values))
     return {name: value.detach().to("cpu", torch.float64) for name, value in found.items()}
 
 
@@ -157,8 +157,16 @@ def _check_state(state: Mapping[str, Any], first: Training) -> None:
     _check_names("state.out", state["out"], rules)
     for name, rule in rules.items():
         _check_output(f"state.out.{name}", state["out"][name], first.state["out"][name], rule, state["t"])
-    rest = {key: value for key, value in first.state.items() if key != "out"}
+    rest = {key: value for key, value in first.state.items() if key not in ("out", "optimizer")}
     _check_form("state", {key: state[key] for key in rest}, rest)
+    if first.stepper is not None:
+        own = first.state["optimizer"]
+        if state["t"]:  # torch makes most of it in the first step
+            with torch.no_grad():
+                _, own = first.stepper.step(first.state["theta"], torch.zeros_like(first.state["theta"]), own)
+        # a learning rate of 1 may become one of 0.1
+        found, expected = (tree_map_only((int, float), float, each) for each in (state["optimizer"], own))
+        _check_form("state.optimizer", found, expected)
 
 
 def _check_output(where: str, found: Any, expected: State, rule: Output, t: int) -> None:

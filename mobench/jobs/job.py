@@ -20,6 +20,7 @@ from mobench.core.compatibility import check
 from mobench.core.oracle import Oracle, Spec
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
+from mobench.core.stepping import Stepped, Stepper
 from mobench.errors import CompatibilityError, ConfigError
 from mobench.jobs.config import HASHED, JobConfig
 from mobench.jobs.fingerprint import is_own
@@ -118,13 +119,27 @@ class Job:
         oracle = self.oracle()
         spec = loop.seen_by(self.algorithm, oracle).spec
         try:
-            check(spec, self.algorithm, type(self.problem).__name__)
+            check(spec, self.algorithm, type(self.problem).__name__, self.stepper() is not None)
         except CompatibilityError as error:
             low, high = self.algorithm.constraints
             if low > spec.N or (high is not None and high < spec.N):
                 error.hint = _takers(spec)
             raise
         return oracle
+
+    def stepper(self) -> Stepper | None:
+        """Returns a new stepper of the user's own optimizer, if there is one.
+
+        Raises:
+            CompatibilityError: the job moves other variables than the problem's.
+        """
+        stepper = self.problem.stepper() if isinstance(self.problem, Stepped) else None
+        if stepper is not None and "space" in self.config.layers:
+            raise CompatibilityError(
+                "optimizer= of mobench.networks steps the parameters of the module, but space= chooses other "
+                "variables; leave one of them out."
+            )
+        return stepper
 
     def check(self) -> None:
         """Raises CompatibilityError unless the algorithm can use the oracle."""

@@ -215,6 +215,19 @@ def _measured(
     return found
 
 
+def weighed(job: Job, found: dict[str, Tensor], seen: Tensor) -> dict[str, Tensor]:
+    """Returns columns with those Tchebycheff values that belong to the runs' own preferences.
+
+    Args:
+        found: columns of one step, made for runs of other preferences.
+        seen: the values (R, K) that the algorithm saw.
+    """
+    values = {name: found[f"{name.partition('/')[0]}/f"] for name in found if name.endswith("/tchebycheff")}
+    if "last/tchebycheff_seen" in found:
+        values["last/tchebycheff_seen"] = seen[:, : job.joined.spec.M]
+    return found | {name: _tchebycheff(job, F) for name, F in values.items()}
+
+
 def measures(job: Job, theta: Tensor, values: Tensor) -> dict[str, Tensor]:
     """Returns what follows from the values (R, K) of final iterates, and the problem's and the user's
     measures.

@@ -54,7 +54,8 @@ def equal_runs(folder: JobFolder) -> list[str]:
         return []
     if getattr(method, "preferred", True):
         return []
+    once = "trained_runs" in folder.meta()
     return [
         f"{method.__name__} ignores preferences: the {preferences} runs of each seed are equal; "
-        "preferences=1 trains one of them"
+        + ("one of them was trained for all" if once else "preferences=1 trains one of them")
     ]

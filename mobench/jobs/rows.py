@@ -37,8 +37,10 @@ def finish(training: Training, folder: JobFolder) -> None:
     so that `done` means complete.
     """
     job = training.job
+    trained = len(training.trained.runs)
     tick = time.monotonic()
     with torch.no_grad():
+        training.spread()
         _record_end(training)
         frames = [_rows(training, name) for name in job.algorithm.outputs]
     evaluation = time.monotonic() - tick
@@ -48,6 +50,8 @@ def finish(training: Training, folder: JobFolder) -> None:
     if job.problem.ref_point is not None and job.problem.n_objectives > metrics.MOST_OBJECTIVES:
         print(f"notice: the rows have no hypervolume: {hypervolume_fault(job)}.", file=sys.stderr)
     meta = _meta(training, frames, evaluation)
+    if trained < len(job.runs):
+        meta["trained_runs"] = trained  # the others are equal to them
     write_json(folder.path / "meta.json", meta)
     folder.write_table("final.csv", pd.concat(frames, ignore_index=True))
     mark_done(job, folder, frames[0], meta["unsolved"], training.clock.began, training.clock.training)
@@ -88,10 +92,16 @@ def _record_end(training: Training) -> None:
     point = job.joined.last_point(last, training.state["oracle"], job.steps)
     seen = job.joined.exact(last) if point is None else point.values()
     averages = {name: training.answers[name] for name in training.averaged}
-    training.recorder.add(job.steps, columns(job, last, seen, training.state["alg"], averages, point))
+    found = columns(job, last, seen, training.state["alg"], averages, point)
+    training.recorder.add(job.steps, found)
+    training.consider(job.steps, found, training.state)
     training.clock.recorded.append((job.steps, training.clock.training))
     if training.watched is not None:
         training.watch(training.watched, job.steps, training.state)
+    if "best" in training.state:
+        best = training.state["best"]
+        chosen = best["step"].unsqueeze(1) >= 0  # else no recorded step has the number that decides
+        training.answers["last"] = torch.where(chosen, best["theta"], last)
 
 
 def _history(training: Training) -> pd.DataFrame:
@@ -157,13 +167,13 @@ def hypervolume_fault(job: Job) -> str | None:
 def hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None:
     """Per output rule and seed, of the finished runs of all preferences, with the reference point used; None
     where there is none: of a job that varies hyper-parameters each value would have its own. Where exact ones
-    would take longer than `record.hypervolume_seconds`, they are estimates, and `half_width_99` has half the
-    width of their intervals.
+    would take longer than their share of `record.hypervolume_seconds`, they are estimates, and
+    `half_width_99` has half the width of their intervals.
     """
     ref = job.problem.ref_point
     if ref is None or hypervolume_fault(job) is not None:
         return None
-    seconds = job.config.record.hypervolume_seconds
+    share = job.config.record.hypervolume_seconds / sum(frame["seed"].nunique() for frame in frames)
     out: dict[str, Any] = {"reference_point": list(ref)}
     widths: dict[str, dict[str, float]] = {}
     for frame in frames:
@@ -173,7 +183,7 @@ def hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None:
         seeds = frame["seed"].to_numpy()
         F = frame[named(frame, "f_")].to_numpy()
         for seed in np.unique(seeds[good]):
-            volume = metrics.bounded_hypervolume(F[good & (seeds == seed)], ref, seconds)
+            volume = metrics.bounded_hypervolume(F[good & (seeds == seed)], ref, share)
             out[output][str(seed)] = volume.value
             if volume.half_width is not None:
                 widths.setdefault(output, {})[str(seed)] = volume.half_width
@@ -241,8 +251,10 @@ def _ends(training: Training, F: Tensor) -> dict[str, Any]:
     alive = state["alive"].cpu().numpy() & np.isfinite(F.numpy()).all(1)
     failed = state["fail"].cpu().numpy()
     ended = {"ended": state["ended"].cpu().numpy()} if "ended" in state else {}
+    kept = {"kept": state["best"]["step"].cpu().numpy()} if "best" in state else {}
     return {
         **ended,
+        **kept,
         "seconds": training.clock.training / len(training.job.runs),
         "solver_failures": failed,
         "kkt_residual_max": np.where(kkt < 0, math.nan, kkt),

@@ -8,6 +8,7 @@ from typing import Any
 from mobench.core import loop
 from mobench.core.graphs import NotCapturable, StepGraph, StepNumber
 from mobench.core.output import Output
+from mobench.core.stepping import Stepper
 from mobench.core.types import State
 from mobench.jobs.job import Job
 
@@ -23,6 +24,7 @@ class Steps:
     Args:
         rules: the output rules that listen.
         wanted: whether a step is observed; `observe` then sees it (None: none is).
+        stepper: of the user's own optimizer.
 
     Attributes:
         graph: in words, whether steps are replayed as CUDA graphs; empty while that is not known.
@@ -34,11 +36,13 @@ class Steps:
         rules: dict[str, Output],
         wanted: Callable[[int], bool],
         observe: Callable[[int, State, Any], None] | None,
+        stepper: Stepper | None = None,
     ) -> None:
         self.job = job
         self.rules = rules
         self.wanted = wanted
         self.observe = observe
+        self.stepper = stepper
         self.graph = ""
         self._first: int | None = None
         self._recorded: StepGraph | None = None
@@ -72,6 +76,7 @@ class Steps:
             until,
             None if number is not None else self.observe,
             number,
+            self.stepper,
         )
 
     def _quiet(self, t: int, until: int) -> int:

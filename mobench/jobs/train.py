@@ -10,6 +10,7 @@ gives the rows of one that was never stopped, bit for bit on a CPU.
 from __future__ import annotations
 
 import functools
+import math
 import os
 import sys
 import time
@@ -24,12 +25,14 @@ from torch.utils._pytree import tree_map_only
 from mobench.core import loop
 from mobench.core.output import Output, make_output
 from mobench.core.point import Point
-from mobench.core.watched import Watched
+from mobench.core.stepping import Stepper
+from mobench.core.watched import Keeping, Watched
 from mobench.errors import CompatibilityError, ConfigError, Interrupted
 from mobench.jobs import checkpoints
+from mobench.jobs.alike import Alike, alike
 from mobench.jobs.job import Job
 from mobench.jobs.progress import progress
-from mobench.jobs.record import Growing, Recorder, columns
+from mobench.jobs.record import Growing, Recorder, columns, weighed
 from mobench.jobs.rehearsal import rehearse
 from mobench.jobs.steps import Steps
 from mobench.jobs.store import JobFolder
@@ -104,6 +107,9 @@ class Training:
     graph: str = ""
     laps: gpu.Laps = field(init=False)
     watched: Watched | None = field(init=False)
+    keeping: Keeping | None = field(init=False)
+    stepper: Stepper | None = field(init=False)  # of the user's own optimizer
+    alike: Alike | None = field(init=False)  # runs that stand for all, where some are equal
     shown: Growing = field(init=False)  # the history as a stop rule sees it
 
     def __post_init__(self) -> None:
@@ -114,6 +120,21 @@ class Training:
         # asked once: a protocol is slow
         if isinstance(problem, Watched) and not (problem.callback is None and problem.stop is None):
             self.watched = problem
+        self.keeping = problem if isinstance(problem, Keeping) and problem.keep is not None else None
+        self.stepper = self.job.stepper()
+        self.alike = alike(self.job)
+
+    @property
+    def trained(self) -> Job:
+        """The job whose runs take the steps: all, or some that stand for all."""
+        return self.job if self.alike is None else self.alike.job
+
+    def spread(self) -> None:
+        """Gives every run its own state and answers, at the end."""
+        if self.alike is not None:
+            self.state = self.alike.spread(self.state)
+            self.answers = self.alike.spread(self.answers)
+            self.alike = None
 
     @property
     def passes(self) -> int:
@@ -138,13 +159,19 @@ class Training:
 
     def first_state(self) -> loop.State:
         """Returns the state before the first step of this pass."""
-        job = self.job
+        job = self.trained
         oracle = job.joined
         theta = oracle.initial(job.runs).to(job.device, job.dtype)
         runs = job.runs.to(job.device)
-        state = loop.first_state(oracle, job.algorithm, self.rules(), theta, runs, job.steps)
-        if self.watched is not None and self.watched.stop is not None:
-            state["ended"] = torch.full((len(runs),), -1, dtype=torch.int64, device=job.device)
+        state = loop.first_state(oracle, job.algorithm, self.rules(), theta, runs, job.steps, self.stepper)
+        none = torch.full((len(runs),), -1, dtype=torch.int64, device=job.device)
+        stops = self.watched is not None and self.watched.stop is not None
+        if stops or (self.keeping is not None and self.keeping.patience is not None):
+            state["ended"] = none
+        if self.keeping is not None:
+            lowest = torch.full((len(runs),), math.inf, dtype=torch.float64, device=job.device)
+            waited = torch.zeros_like(none)
+            state["best"] = {"theta": state["theta"], "value": lowest, "step": none, "waited": waited}
         return state
 
     def end_pass(self) -> bool:
@@ -173,15 +200,41 @@ class Training:
         # before the clock: the step needs these values in any case, whoever asks for them first
         values = point.values() if point.recorded is None else point.recorded
         with self.laps.lap():
-            self.recorder.add(t, self.seen(now, point, values))
+            found = self.seen(now, point, values)
+            self.recorder.add(t, found)
+            self.consider(t, found, now)
         if self.watched is not None:
             self.watch(self.watched, t, now)
 
+    def consider(self, t: int, columns: dict[str, Tensor], now: loop.State) -> None:
+        """Keeps the iterates of a recorded step that are better than those before, and ends the runs that
+        have waited too long for one.
+        """
+        if self.keeping is None:
+            return
+        best = now["best"]
+        named = {name.removeprefix("last/"): value for name, value in columns.items()}
+        value = self.keeping.deciding(named, self.job.weights).to(torch.float64)
+        going = now["ended"] < 0 if "ended" in now else now["alive"]
+        better = (value < best["value"]) & going & now["alive"]  # never of a number that is missing
+        now["best"] = {
+            "theta": torch.where(better.unsqueeze(1), now["theta"], best["theta"]),
+            "value": torch.where(better, value, best["value"]),
+            "step": torch.where(better, t, best["step"]),
+            "waited": torch.where(better, 0, best["waited"] + 1),
+        }
+        if self.keeping.patience is not None and t < self.job.steps:
+            over = (now["best"]["waited"] >= self.keeping.patience) & going
+            now["ended"] = torch.where(over, t, now["ended"])
+
     def seen(self, now: loop.State, point: Point, values: Tensor) -> dict[str, Tensor]:
-        """Returns the columns of a step: of its state, its point and the values (R, K) there."""
+        """Returns the columns of a step for all runs: of its state, its point and the values (R, K) there."""
         rules = self.outputs
         averages = {name: rules[name].final(now["out"][name], now["theta"]) for name in self.averaged}
-        return columns(self.job, now["theta"], values, now["alg"], averages, point)
+        found = columns(self.trained, now["theta"], values, now["alg"], averages, point)
+        if self.alike is None:
+            return found
+        return weighed(self.job, self.alike.spread(found), self.alike.spread(values))
 
     def watch(self, problem: Watched, t: int, now: loop.State) -> None:
         """Shows the step that was recorded last to the problem's callback and stop rule.
@@ -345,18 +398,26 @@ def _continue(training: Training, saved: dict[str, Any], title: str) -> None:
 
 
 def _check_stop(job: Job) -> None:
-    """Raises CompatibilityError for a stop rule where a run does not end by itself."""
-    if not isinstance(job.problem, Watched) or job.problem.stop is None:
+    """Raises CompatibilityError for a stop rule, or `keep`, where a run does not end by itself."""
+    keep = job.problem.keep if isinstance(job.problem, Keeping) else None
+    keeps = keep is not None
+    if not keeps and (not isinstance(job.problem, Watched) or job.problem.stop is None):
         return
+    what = f"keep={keep!r}" if keeps else "A stop rule"
     if list(job.algorithm.outputs) != ["last"]:
         raise CompatibilityError(
-            f"A stop rule ends a run at its iterate, but algorithm.outputs={list(job.algorithm.outputs)} "
-            "also asks for averages over all steps. Set algorithm.outputs=[last], or give no stop rule."
+            f"{what} ends a run at one iterate, but algorithm.outputs={list(job.algorithm.outputs)} "
+            "also asks for averages over all steps. Set algorithm.outputs=[last], or give no "
+            f"{'keep' if keeps else 'stop rule'}."
+        )
+    if keeps and not (job.config.record.measures and job.config.record.every > 0):
+        raise CompatibilityError(
+            f"{what} looks at the recorded columns, so it needs record.measures=true and record.every >= 1."
         )
     if job.algorithm.together:
         raise CompatibilityError(
             f"{type(job.algorithm).__name__} moves all runs of a seed together, so none of them can be "
-            "stopped alone."
+            f"{'kept' if keeps else 'stopped'} alone."
         )
 
 
@@ -364,7 +425,7 @@ def _run_pass(training: Training, title: str, arrived: Signals) -> None:
     """The steps that are left of a pass, in chunks of about a tenth of a second."""
     job = training.job
     observe = training.observe if training.number == 0 else None
-    steps = Steps(job, training.rules(), training.recorder.wants, observe)
+    steps = Steps(training.trained, training.rules(), training.recorder.wants, observe, training.stepper)
     label = title + (" (second pass)" if training.number else "")
     show = progress(job, label, training.state["t"], job.steps)
     chunk = 1

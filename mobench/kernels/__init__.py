@@ -1,4 +1,5 @@
-"""Hand-derived derivatives of networks and Gram matrices for CPUs, compiled by Numba where that is faster.
+"""Hand-derived derivatives of networks, Gram matrices and hypervolumes for CPUs, compiled by Numba where that
+is faster.
 
 A plain path exists for each of them, and tests compare both.
 

@@ -1,6 +1,6 @@
 """Metrics: hypervolume, distance to a front, Pareto stationarity with and without constraints.
 
-May import: core, solvers, errors.
+May import: core, kernels, solvers, errors.
 """
 
 from mobench.metrics.front import SAMPLES, front_distance

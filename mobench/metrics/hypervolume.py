@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import moocore
 import numpy as np
@@ -14,11 +14,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.errors import ConfigError, MobenchError
+from mobench.kernels.compiled import module
 
 MOST_OBJECTIVES = 31
 """Objectives of a hypervolume, at most; moocore has no more."""
 SECONDS = 10.0
-"""Of an exact volume, as `exact_seconds` estimates them; beyond, `bounded_hypervolume` draws samples."""
+"""Of exact volumes; beyond, `bounded_hypervolume` draws samples."""
+WORK = 2e8  # per second: of one core, at seven to thirty objectives
+SWEPT = 5  # objectives, at most, of which moocore's sweeps are the faster ones
+FEW = 10  # points, at most, that moocore computes before Numba is imported
 BATCHES = 16
 SAMPLES = 10_000  # of each batch
 T_99 = 2.9467  # quantile .995 of Student's t with BATCHES - 1 degrees of freedom
@@ -34,19 +38,21 @@ class Volume(NamedTuple):
 def exact_seconds(K: int, M: int) -> float:
     """Returns about how many seconds the exact volume of K nondominated points of M objectives takes.
 
-        1e-4 (K / 10)^(M - 4)
+        1e-4 (K / 10)^p,  p = min(M - 4, M / 2 - 1), at least 0
 
-    This is within a factor of three of what moocore 0.3.2 takes for random points of a sphere, M = 6 to 12.
-
-    It decides in place of a clock, so that the same points are treated alike on every machine.
+    For random points of a sphere and M = 6 to 12 this is within a factor of three.
     """
-    return 1e-4 * (K / 10) ** max(M - 4, 0)
+    return 1e-4 * (K / 10) ** max(min(M - 4, M / 2 - 1), 0)
 
 
 def bounded_hypervolume(
     F: Float[Tensor, "K M"] | Float[np.ndarray, "K M"], ref: Sequence[float], seconds: float = SECONDS
 ) -> Volume:
-    """Returns the exact hypervolume where `exact_seconds` is at most `seconds`, else an estimate.
+    """Returns the exact hypervolume where it takes at most `seconds`, else an estimate.
+
+    Up to 5 objectives, or 10 points, the seconds are those of `exact_seconds`. Beyond, the work is counted
+    while it is done and is given up at `seconds` times 2e8. No clock decides, so the same points are treated
+    alike on every machine.
 
     The estimate is the mean of 16 independent ones of 10,000 directions each, by moocore's Monte Carlo method
     (Deng and Zhang 2019) with fixed seeds; its interval is that of Student's t.
@@ -57,8 +63,9 @@ def bounded_hypervolume(
     points, corner = _inside(F, ref)
     if len(points):
         points = points[moocore.is_nondominated(points)]
-    if exact_seconds(len(points), points.shape[1]) <= seconds:
-        return Volume(hypervolume(points, ref))
+    exact = _exact(points, corner, seconds)
+    if exact is not None:
+        return Volume(exact)
     draws = [
         moocore.hv_approx(points, ref=corner, nsamples=SAMPLES, method="DZ2019-MC", seed=seed)
         for seed in range(BATCHES)
@@ -67,8 +74,8 @@ def bounded_hypervolume(
 
 
 def hypervolume(F: Float[Tensor, "K M"] | Float[np.ndarray, "K M"], ref: Sequence[float]) -> float:
-    """Volume of {y : f_k <= y <= ref for some k}, exact, by `moocore` (Guerreiro, Fonseca & Paquete 2021
-    review it).
+    """Volume of {y : f_k <= y <= ref for some k}, exact, however long it takes: by `moocore` up to 5
+    objectives (Guerreiro, Fonseca & Paquete 2021 review how), by WFG beyond (`mobench.kernels.dominated`).
 
     F (K, M); dominated points and duplicates change nothing. A point that is not strictly below `ref` in
     every objective contributes nothing, +infinity included; without any point inside the volume is 0. The
@@ -79,8 +86,23 @@ def hypervolume(F: Float[Tensor, "K M"] | Float[np.ndarray, "K M"], ref: Sequenc
         MobenchError: F holds a NaN (moocore would pass over it in silence) or -infinity.
         ConfigError: `ref` has another length than M, or is not finite; M is more than 31.
     """
-    points, corner = _inside(F, ref)
-    return float(moocore.hypervolume(points, ref=corner)) if len(points) else 0.0
+    return cast(float, _exact(*_inside(F, ref), math.inf))
+
+
+def _exact(points: Float[np.ndarray, "k M"], corner: Float[np.ndarray, " M"], seconds: float) -> float | None:
+    """Exact volume of points strictly below the corner; None if it takes longer than `seconds`."""
+    K, M = points.shape
+    if K == 0:
+        return 0.0
+    if M <= SWEPT or K <= FEW:
+        return float(moocore.hypervolume(points, ref=corner)) if exact_seconds(K, M) <= seconds else None
+    extent = corner - points
+    scale = np.frexp(extent.max(0))[1]  # powers of two, which change no digit, so that no product overflows
+    volume, work = module("kernels.dominated").volume(np.ldexp(extent, -scale), WORK * seconds)
+    if work > WORK * seconds:
+        return None
+    with np.errstate(over="ignore"):  # a volume of more than 1e308 is inf, as moocore's
+        return float(np.ldexp(volume, scale.sum()))
 
 
 def _inside(

@@ -31,6 +31,7 @@ from mobench.data.tables import Table
 from mobench.errors import ConfigError, check_batch_runs, choose
 from mobench.models import seeded, stacked
 from mobench.models.in_parts import ApartError, InParts, Joints
+from mobench.models.optimized import Recipe, TorchStepper
 from mobench.models.stacked import WAYS, Constants, Forward, Layout, Scored, Tree, cast, leaves, mapped
 from mobench.problems import samples
 from mobench.system.fastest import fastest
@@ -122,6 +123,9 @@ class Definition:
     starts: tuple[Mapping[str, Tensor], ...] = ()
     stop: Callable[[Any], Any] | None = None
     callback: Callable[[int, Any], object] | None = None
+    recipe: Recipe | None = None
+    keep: str | None = None
+    patience: int | None = None
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -129,12 +133,17 @@ class Definition:
         tables = [None if t is None else t.tree for t in (self.data, self.validation)]
         functions = (self.make, self.losses, self.forward, self.constraints, dict(self.measures), self.stop)
         found = (*functions, [dict(start) for start in self.starts], *tables)
-        # the name of a job without it is what it was
-        return (*found, "drop_last") if self.data.drop_last else found
+        # the name of a job without any of these is what it was
+        found = (*found, "drop_last") if self.data.drop_last else found
+        if self.recipe is not None:
+            found = (*found, "optimizer", self.recipe.optimizer, self.recipe.schedule, self.recipe.clip)
+        return found if self.keep is None else (*found, "keep", self.keep, self.patience)
 
     def source(self) -> list[str]:
         """Text of each function; for a reader of the rows."""
-        return source([self.make, *self.losses, self.forward, *self.constraints, *self.measures.values()])
+        recipe = [] if self.recipe is None else [self.recipe.optimizer, self.recipe.schedule]
+        functions = [*self.losses, self.forward, *self.constraints, *self.measures.values(), *recipe]
+        return source([self.make, *(fn for fn in functions if fn is not None)])
 
     def module(self, seed: int, start: int = 0) -> nn.Module:
         """The module of a seed, as a run begins with it.
@@ -293,6 +302,8 @@ class _Trial:
         self.losses, draws = self._training()
         # constraints are functions of the losses, which need no network
         total = len(self.given.appended(torch.ones(self.losses, dtype=self.dtype)))
+        if self.given.recipe is not None:
+            self.given.recipe.check(self.layout, self.theta)
         scored = Scored(self.parts.training, self.given.forward, self.given.constrained)
         training = "it draws random numbers" if draws else ""
         training = training or self._apart("training", lambda way: self._values(way, scored))
@@ -666,6 +677,8 @@ class Networks(Cached, BatchGradients):
                 raise ConfigError(
                     f"problem.{key}={list(value)} must have {self.n_objectives} entries, one per loss."
                 )
+        if self.keep is not None:
+            self._check_keep(self.keep)
         if self.execution == "vmap" and (why := self.probe.training):
             raise ConfigError(f"problem.execution=vmap: this module cannot be batched ({why}).")
 
@@ -727,6 +740,43 @@ class Networks(Cached, BatchGradients):
         """The user's own stop rule."""
         return self._given.stop
 
+    def stepper(self) -> TorchStepper | None:
+        """Returns a new stepper of the user's own optimizer."""
+        return None if self._given.recipe is None else self._given.recipe.stepper(self.probe.layout)
+
+    @property
+    def keep(self) -> str | None:
+        """The number that decides which weights a run ends with."""
+        return self._given.keep
+
+    @property
+    def patience(self) -> int | None:
+        """So many recorded steps a run goes on without a better one."""
+        return self._given.patience
+
+    def _check_keep(self, keep: str) -> None:
+        """Raises ConfigError for a number that does not exist."""
+        losses = () if self._given.validation is None else range(1, self.n_objectives + 1)
+        columns = [*(f"validation_{m}" for m in losses), *self._given.measures]
+        if keep != "best":
+            choose("keep", keep.removeprefix("-"), columns or ["best"])
+        elif self._given.validation is None:
+            raise ConfigError('keep="best" compares losses on validation data; give validation=.')
+        elif self.ideal_point is None:
+            raise ConfigError(
+                'keep="best" compares max_m w_m (validation_m - z_m), which needs positive=True or ideal=; '
+                f"or name the column that decides, one of {', '.join(columns)}."
+            )
+
+    def deciding(self, columns: Mapping[str, Tensor], weights: Float[Tensor, "R M"]) -> Float[Tensor, " R"]:
+        keep = self._given.keep
+        assert keep is not None
+        if keep != "best":
+            return -columns[keep[1:]] if keep.startswith("-") else columns[keep]
+        losses = torch.stack([columns[f"validation_{m + 1}"] for m in range(self.n_objectives)], 1)
+        assert self.ideal_point is not None
+        return (weights.to(losses) * (losses - self.ideal_point.to(losses))).amax(1)
+
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
         probe = self.probe
         tables = {"data": self._given.data, "validation": self._given.validation}
@@ -759,6 +809,10 @@ class Networks(Cached, BatchGradients):
                 modules.append(self._given.module(drawn, place))
             group.append(found[key])
         return modules, group
+
+    @property
+    def starts_by_preference(self) -> bool:
+        return super().starts_by_preference or len(self._given.starts) > 1
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
         modules, group = self._modules(runs)

@@ -7,14 +7,29 @@ rows are folded. No date inside.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import jinja2
 
 from mobench.artifacts.claims import Claim
 from mobench.report.markdown import anchor, cell, code, md, own_checks, scales_of, shortened, spoken
-from mobench.report.model import CHECKS, FAILING, UNDECIDED, VERDICTS, Artifact, Evidence, Site, mark, tally
+from mobench.report.model import (
+    CHECKS,
+    FAILING,
+    UNDECIDED,
+    VERDICTS,
+    Artifact,
+    Entry,
+    Evidence,
+    Site,
+    counted,
+    mark,
+    tally,
+)
+from mobench.report.words import duration
 
 
 def result_pages(site: Site, images: Path | None = None) -> dict[str, str]:
@@ -26,6 +41,7 @@ def result_pages(site: Site, images: Path | None = None) -> dict[str, str]:
             left out.
     """
     env = _environment()
+    env.filters["cost"] = partial(cost, site)
     pages = {"": env.get_template("results.md").render(site=site)}
     for paper in site.papers:
         shown = {a.entries[0].id: picture(a, images) for a in paper.artifacts}
@@ -47,8 +63,31 @@ def _environment() -> jinja2.Environment:
     env.filters |= {"cell": cell, "own_checks": own_checks, "spoken": spoken}
     env.globals |= {"VERDICTS": list(VERDICTS.values()), "CHECKS": CHECKS}
     env.globals |= {"tally": tally, "scales": scales_of, "rows": rows, "causes": causes, "abridged": abridged}
-    env.globals |= {"near_targets": near_targets}
+    env.globals |= {"near_targets": near_targets, "leanings": leanings}
     return env
+
+
+def leanings(evidence: Sequence[Evidence]) -> str:
+    """Says how many of the undecided claims a smaller run, or one on other data, points to or away from."""
+    open_ = [e.claim for e in evidence if mark(e.claim).key == "skip" and counted(e.claim)]
+    numbers = Counter(claim.leans for claim in open_)
+    words = {
+        "holds": "hold in a smaller run or on other data",
+        "partly": "hold there in part",
+        "fails": "do not hold there",
+        "": "are open for another reason (an interval, one seed, lost runs)",
+    }
+    parts = [f"{numbers[key]} {said}" for key, said in words.items() if numbers[key]]
+    return f"Of the {len(open_)} inconclusive claims, {', '.join(parts)}." if open_ else ""
+
+
+def cost(site: Site, entry: Entry) -> str:
+    """Writes the wall time of an artifact's jobs, one after another, and their hardware."""
+    jobs = [site.by_key[key] for key in dict.fromkeys(entry.jobs.values()) if key in site.by_key]
+    seconds = [job.seconds for job in jobs if job.seconds is not None]
+    if not seconds:
+        return ""
+    return f"; its jobs took {duration(sum(seconds))} on {', '.join(sorted({job.device for job in jobs}))}"
 
 
 def near_targets(evidence: Sequence[Evidence]) -> list[tuple[str, int, int]]:

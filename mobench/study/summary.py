@@ -17,6 +17,8 @@ from mobench.jobs.store import columns
 if TYPE_CHECKING:
     import pandas as pd
 
+    from mobench.metrics import Volume
+
 DEFAULT_GROUPS = ("problem", "algorithm")
 
 
@@ -101,7 +103,8 @@ def table(
         columns: what is averaged; default: f_1, f_2, ...
         largest: columns whose largest mean is bold; of the others it is the smallest one.
         reference: a point in objective space: then there is a column hypervolume, of the finished runs of
-            each seed in the group, whose largest mean is bold.
+            each seed in the group, whose largest mean is bold. Those that would take more than ten seconds
+            for a group are estimated, and a note says so.
 
     Raises:
         ConfigError: a column that rows do not have, or that has no numbers.
@@ -119,6 +122,7 @@ def table(
         if rows[name].dtype.kind not in "iufb":
             raise ConfigError(f"The column {name!r} has no numbers, so it has no mean.")
     lines = []
+    drawn: list[float] = []
     point = None if reference is None else [float(v) for v in reference]
     several = bool(rows.groupby([*groups, "seed"], dropna=False).size().max() > 1)
     for keys, group in rows.groupby(groups, sort=False, dropna=False):
@@ -130,10 +134,12 @@ def table(
             mean = Mean(finite.groupby("seed")[name].mean().to_numpy(dtype=float))
             line |= _cells(name, mean)
         if point is not None:
-            line |= _cells("hypervolume", Mean(_hypervolumes(group, point)))
+            volumes = _hypervolumes(group, point)
+            line |= _cells("hypervolume", Mean(np.array([v.value for v in volumes])))
+            drawn += [v.half_width for v in volumes if v.half_width is not None]
         lines.append(line)
     shown = (*named, *(["hypervolume"] if point is not None else []))
-    notes = _notes(rows, groups, lines, several)
+    notes = _notes(rows, groups, lines, several, drawn)
     best = (*largest, "hypervolume")
     return Summary(pd.DataFrame(lines), tuple(groups), shown, best, notes, several)
 
@@ -142,13 +148,13 @@ def _cells(name: str, mean: Mean) -> dict[str, float]:
     return {name: mean.mean, f"{name} low": mean.low, f"{name} high": mean.high}
 
 
-def _hypervolumes(group: pd.DataFrame, point: Sequence[float]) -> np.ndarray:
-    """The hypervolume of each seed of a group, (S,); lost runs add nothing to it."""
-    from mobench.metrics.hypervolume import hypervolume
+def _hypervolumes(group: pd.DataFrame, point: Sequence[float]) -> list[Volume]:
+    """The hypervolume of each seed of a group; lost runs add nothing to it."""
+    from mobench.metrics.hypervolume import SECONDS, bounded_hypervolume
 
     good = group["status"] == "done"
     ends = [own.loc[good, _objectives(group)].to_numpy(dtype=float) for _, own in group.groupby("seed")]
-    return np.array([hypervolume(F[np.isfinite(F).all(1)], point) for F in ends])
+    return [bounded_hypervolume(F[np.isfinite(F).all(1)], point, SECONDS / len(ends)) for F in ends]
 
 
 def _objectives(rows: pd.DataFrame) -> list[str]:
@@ -156,9 +162,15 @@ def _objectives(rows: pd.DataFrame) -> list[str]:
 
 
 def _notes(
-    rows: pd.DataFrame, groups: Sequence[str], lines: Sequence[dict[str, Any]], several: bool
+    rows: pd.DataFrame,
+    groups: Sequence[str],
+    lines: Sequence[dict[str, Any]],
+    several: bool,
+    drawn: Sequence[float],
 ) -> tuple[str, ...]:
-    """Says what the numbers are, which groups lost runs, and over what else than seeds a mean is taken."""
+    """Says what the numbers are, which groups lost runs, over what else than seeds a mean is taken, and which
+    hypervolumes are estimates. drawn: half the widths of their intervals.
+    """
     first = "; the runs of a seed are averaged first" if several else ""
     notes = [f"Mean ± half of Student's {100 * LEVEL:.0f} % interval over seeds{first}."]
     counts = {", ".join(str(line[k]) for k in groups): line["runs"] for line in lines}
@@ -173,6 +185,8 @@ def _notes(
     mixed = [c for c in settings if c not in groups and _varies(rows, groups, c)]
     if mixed:
         notes.append(f"The means are also over {', '.join(mixed)}; add what should be told apart to by=.")
+    if drawn:
+        notes.append(f"{len(drawn)} hypervolumes are estimates, each within {max(drawn):.2g} (99 %).")
     return tuple(notes)
 
 

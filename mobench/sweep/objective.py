@@ -106,11 +106,12 @@ def value(folder: JobFolder, name: str, direction: str | None = None) -> float:
         ConfigError: final.csv has no such column of numbers; with those that it has.
     """
     rows = folder.final()
+    volumes = rows.groupby(["output", "seed"]).ngroups
     rows = rows[rows["output"] == rows["output"].iloc[0]]
     done = rows["status"] == "done"
     if name == HYPERVOLUME:  # a seed from which no run came back counts 0
         ref = folder.meta()["hypervolume"]["reference_point"]
-        seconds = folder.config()["record"].get("hypervolume_seconds", metrics.SECONDS)
+        seconds = folder.config()["record"].get("hypervolume_seconds", metrics.SECONDS) / volumes
         points = [
             rows.loc[done & (rows["seed"] == seed), columns(rows, "f_")].to_numpy()
             for seed in rows["seed"].unique()
