@@ -5,7 +5,6 @@ and problems of one's own.
 from __future__ import annotations
 
 import functools
-import importlib
 import re
 import subprocess
 import sys
@@ -26,12 +25,12 @@ import mobench
 from mobench import api
 from mobench.api import objectives, run
 from mobench.config import compose
-from mobench.core import Point, loop
+from mobench.core import Point
 from mobench.core.served import serving
-from mobench.errors import CompatibilityError, ConfigError, Interrupted, MobenchError, StoreError
+from mobench.errors import CompatibilityError, ConfigError, MobenchError, StoreError
 from mobench.jobs import run as runner
 from mobench.jobs.fingerprint import Opaque, fingerprint
-from mobench.jobs.store import JobFolder, columns
+from mobench.jobs.store import JobFolder
 from mobench.oracles.exact import make_point, problem_spec
 from mobench.problems.own import Functions, Own
 from tests.conftest import REPOSITORY, WANDB, Run, environment, of_before
@@ -316,31 +315,6 @@ def test_constrained_quadratics_end_where_they_must() -> None:
         run(**QUIET, problem=own, algorithm="mgda")
 
 
-@each("algorithm", ["epo", "ferero"])
-def test_alone_and_in_a_batch(algorithm: str) -> None:
-    """A run alone has the path that it has among others, up to rounding; starts come from a function."""
-    both: list[Callable[[torch.Tensor], torch.Tensor]] = [
-        lambda x: x.square().sum(),
-        lambda x: (x - 1.0).square().sum(),
-    ]
-    own = objectives(both, dim=4, start=lambda rng: rng.normal(size=4), positive=True)
-    weights = [[0.3, 0.7], [0.6, 0.4]]
-    job: dict[str, Any] = {**QUIET, "problem": own, "algorithm": algorithm, "steps": 3}
-    together = run(**job, seeds=[0, 5], **{"preferences.weights": weights})
-    assert (together["status"] == "done").all()
-    (row,) = together[(together["seed"] == 5) & (abs(together["preference_1"] - 0.6) < 1e-9)].to_dict(
-        "records"
-    )
-    alone = run(**job, seeds=[5], **{"preferences.weights": weights[1:]})
-    F = columns(together, "f_")
-    np.testing.assert_allclose(alone[F].to_numpy()[0], [row[f] for f in F], rtol=1e-9)
-    assert together["f_1"].nunique() == 4
-    x = torch.from_numpy(mobench.load(together).solutions["last"])
-    np.testing.assert_allclose(
-        together[F], torch.stack([x.square().sum(1), (x - 1.0).square().sum(1)], 1), rtol=1e-12
-    )
-
-
 @each("shapes", ["vector", "scalars", "both"])
 def test_functions_are_called_as_they_are_where_one_run_is_alone(shapes: str) -> None:
     """Without vmap, and with the values and derivatives of a batch; also those of one variable."""
@@ -370,41 +344,6 @@ def test_functions_are_called_as_they_are_where_one_run_is_alone(shapes: str) ->
 
 def point_of(p: Own, x: torch.Tensor) -> Point:
     return make_point(p, x, problem_spec(p, len(x), samples=1))
-
-
-def test_a_stopped_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped after a checkpoint and called again, the rows are those of a run that was never stopped,
-    bit for bit.
-    """
-    job: dict[str, Any] = {
-        **QUIET,
-        "problem": objectives(wells(), dim=2),
-        "preferences": 2,
-        "steps": 12,
-        "checkpoint.seconds": 0,
-    }
-    whole = mobench.load(run(**job, **{"algorithm.step_size": 0.1}))
-    history = whole.history
-    solutions = whole.solutions["last"]
-    save = JobFolder.save_checkpoint
-    steps = []
-
-    def stop(self: JobFolder, payload: dict[str, Any]) -> None:
-        save(self, payload)
-        if payload["state"]["t"] >= 3:
-            raise Interrupted("here")
-
-    monkeypatch.setattr(JobFolder, "save_checkpoint", stop)
-    with pytest.raises(Interrupted):
-        run(**job, rerun=True, **{"algorithm.step_size": 0.1})
-    monkeypatch.setattr(JobFolder, "save_checkpoint", save)
-    advance = loop.advance
-    monkeypatch.setattr(loop, "advance", lambda *a: (steps.append(a[3]["t"]), advance(*a))[1])
-    (whole.path / "status.json").write_text('{"status": "running"}')
-    resumed = mobench.load(run(**job, **{"algorithm.step_size": 0.1}))
-    assert steps[0] >= 3
-    pd.testing.assert_frame_equal(resumed.history, history)
-    assert np.array_equal(resumed.solutions["last"], solutions)
 
 
 def test_job_of_own_objectives_follows_the_function(outputs: Path) -> None:
@@ -590,29 +529,6 @@ def test_hash_is_of_content_and_of_a_process_of_its_own() -> None:
     for hidden in (lambda x: eval("x"), capturing(i for i in [1]), np.frompyfunc(capturing(1), 1, 1)):
         with pytest.raises(Opaque):
             fingerprint(hidden)
-
-
-def test_hash_looks_into_modules_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a function takes from a module of one's own counts, also through another module;
-    the rest of it does not.
-    """
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    names = ("mobench_test_helper", "mobench_test_deeper")
-    seen = []
-    for power, unused in ((2, 1), (3, 1), (3, 2)):
-        (tmp_path / f"{names[1]}.py").write_text(f"POWER = {power}\nUNUSED = {unused}\n")
-        (tmp_path / f"{names[0]}.py").write_text(
-            f"import {names[1]}\ndef f(x):\n    return x ** {names[1]}.POWER\n"
-        )
-        for name in names:
-            sys.modules.pop(name, None)
-        importlib.invalidate_caches()
-        helper = importlib.import_module(names[0])
-        seen.append(fingerprint(lambda x, h=helper.f: h(x)))
-    for name in names:
-        sys.modules.pop(name)
-    assert seen[0] != seen[1] == seen[2]
 
 
 # what the README says

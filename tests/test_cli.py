@@ -20,8 +20,7 @@ from mobench.cli import entry
 from mobench.config import compose, overrides, schema
 from mobench.errors import ConfigError
 from mobench.jobs.build import make_job
-from tests import plugin
-from tests.conftest import Run, command, environment, shell
+from tests.conftest import Run, command, environment
 
 QUICK = ("preferences=2", "steps=3", "logger=local")
 
@@ -204,29 +203,6 @@ def test_gpu_without_cuda_is_refused(mobench: Run, monkeypatch: pytest.MonkeyPat
 
 
 # YAML files of others
-
-
-def test_plug_in_problem_from_outside(tmp_path: Path) -> None:
-    """One Python file and one YAML file make a problem,
-    in a folder of its own and from any working directory.
-    """
-    override = plugin.write(tmp_path / "plugin")
-    (tmp_path / "elsewhere").mkdir()
-    done = shell(
-        tmp_path / "outputs",
-        override,
-        "problem=hole",
-        "algorithm=ls",
-        "preferences=3",
-        "logger=local",
-        cwd=tmp_path / "elsewhere",
-        env={"PYTHONPATH": str(tmp_path / "plugin" / "code")},
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-    # a row that met a number that is not finite is final and says so; its neighbours are untouched
-    assert "diverged: 1 of 3 runs (run 0)" in done.stdout
-    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 def test_plug_in_misspelt_yaml_key(mobench: Run, plug_in: str) -> None:

@@ -20,8 +20,6 @@ from mobench.jobs import fingerprint
 from mobench.jobs.build import make_job
 from mobench.jobs.fingerprint import Opaque, of_class
 from mobench.jobs.job import identity
-from mobench.jobs.store import JobFolder, config_hash
-from mobench.system.paths import results_root
 from tests.conftest import REPOSITORY, Run, environment
 
 PARTS = "mobench_test_parts"
@@ -371,19 +369,6 @@ def test_columns_that_come_and_go_are_named(plugged: Any) -> None:
     )
     result = plugged("record.every=1", "steps=40", edits=(edit,))
     result.refused("different columns from step 0", "last/size", "same names in every step", code=1)
-
-
-def test_jobs_of_mobench_itself_have_no_code(plugged: Any) -> None:
-    job = plugged("algorithm=ls", "problem=zdt2").job
-    assert "code" not in job.meta()["identity"]
-
-
-def test_kept_rows_are_found() -> None:
-    """Identity of every folder that comes with the project, from its own configuration."""
-    for path in sorted((results_root() / "runs").iterdir()):
-        folder = JobFolder(path)
-        assert folder.done, folder.damage
-        assert config_hash(folder.meta()["identity"]) == folder.key.rsplit("-", 1)[1]
 
 
 def test_walk_of_mobenchs_own_parts_is_by_version(hashed: Hash, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,12 +209,6 @@ def test_first_try_is_enough_without_near_degeneracy(monkeypatch):
                 assert_solved(min_norm(gram(jacobian(family, 200, n))), 1e-11)
 
 
-@pytest.mark.parametrize("R", [1, 1000])
-def test_min_norm_of_few_and_of_many_runs(R):
-    for n in (2, 3, 10):
-        assert_solved(min_norm(gram(jacobian("random", R, n))), 1e-13)
-
-
 def test_two_rows_in_closed_form():
     J = jacobian("random", 200, 2)
     G = gram(J)
@@ -243,16 +237,6 @@ def test_min_norm_agrees_with_scipy_nnls(family, n):
     for j, w in zip(J.numpy(), x.numpy(), strict=True):
         y, _ = nnls(np.vstack((j.T, np.ones(n))), np.append(np.zeros(j.shape[1]), 1.0))
         assert np.linalg.norm(j.T @ (w - y / y.sum())) < 1e-7
-
-
-@pytest.mark.parametrize("n", [2, 3, 5])
-def test_min_norm_agrees_with_cvxpy(n):
-    G = gram(jacobian("random", 8, n))
-    exact = min_norm(G)
-    other = reference.min_norm(G)
-    assert not other.failed.any()
-    assert torch.allclose(exact.x, other.x, rtol=0, atol=1e-5)
-    assert (exact.residual <= other.residual).all()
 
 
 @pytest.mark.parametrize("n", [2, 3, 8])
