@@ -55,8 +55,8 @@ def jobs() -> dict[str, JobRows]:
 
 
 def colours() -> list[Any]:
-    """Returns one colour for each preference, in the order of the rays."""
-    return [st.plt.get_cmap("plasma")(x) for x in np.linspace(0.0, 0.88, len(RAYS))]
+    """Returns one colour for each preference, in the order of the rays: those of all figures."""
+    return [st.preference(angle) for angle in RAYS]
 
 
 def prepared(found: dict[str, JobRows]) -> tuple[Any, list[tuple[np.ndarray, list[Any], list[Any]]]]:
@@ -145,8 +145,8 @@ def on_rays(target: Path, preferences: np.ndarray, ends: np.ndarray) -> None:
     """Writes a picture of end points, each with the ray of its preference."""
     fig, ax = st.plt.subplots(figsize=(4.4, 3.0), layout="constrained")
     distinct = list(dict.fromkeys(map(tuple, preferences.tolist())))
-    palette = [st.plt.get_cmap("plasma")(x) for x in np.linspace(0.0, 0.88, len(distinct))]
-    for (w1, w2), colour in zip(distinct, palette, strict=True):
+    for w1, w2 in distinct:
+        colour = st.preference(float(np.degrees(np.arctan2(w1, w2))))
         st.draw_ray(ax, np.array([w2, w1]) / np.hypot(w1, w2), color=colour, alpha=0.6)
         own = ends[(preferences == (w1, w2)).all(1)]
         ax.plot(

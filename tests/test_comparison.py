@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +13,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from experiments.cross import sentences
-from experiments.cross.board import Board, boards, expected_agreement, replicated
+from experiments.cross import sentences, zoo
+from experiments.cross.board import RIGHT, Board, boards, by_angle, ignoring, replicated
 from experiments.cross.distil import distilled
 from experiments.cross.references import References
 from experiments.cross.table import boards_of, problems_of, ranking, table
@@ -542,43 +541,90 @@ def test_the_page_says_what_the_kept_rows_say() -> None:
     assert boards(rows.kept(0))
 
 
-def test_agreement_of_a_board_with_its_replication() -> None:
-    """Kendall's tau of the orders, of methods that are on both."""
-    kept = rows.kept(0)
-    single = kept[kept["board"] == "single"]
+def made(scores: np.ndarray) -> Board:
+    """A board of scores (methods, problems, studies, seeds), of methods m0, m1, ... and the baselines."""
+    names = ["ls", "tch", *(f"m{m}" for m in range(2, len(scores)))]
+    lines = [
+        {"method": names[m], "problem": ranking("preference")[p], "study": k + 1, "seed": e, "score": value}
+        for (m, p, k, e), value in np.ndenumerate(scores)
+    ]
+    return Board("preference", pd.DataFrame(lines).assign(feasible=1.0, angle=-10.0))
+
+
+def test_separated_pairs_are_those_of_every_interval() -> None:
+    """Better first, with the interval of the difference; from the draws of the bootstrap, pair by pair."""
+    found = made(board(methods=5))
+    draws = dict(zip(found.methods, found.draws.T, strict=True))
+    expected = {
+        pair
+        for pair in itertools.permutations(found.methods, 2)
+        if np.quantile(draws[pair[0]] - draws[pair[1]], 0.025) > 0
+    }
+    assert set(found.separated) == expected
+    assert all(0 < low < value < high for value, low, high in found.separated.values())
+    assert found.leader == found.methods[0]
+    assert found.better == [m for m in found.methods if (m, found.baseline) in expected]
+    assert found.worse == [m for m in found.methods if (found.baseline, m) in expected]
+
+
+def test_a_lead_needs_an_interval() -> None:
+    """Of methods that differ by noise alone none leads, whatever is first, and no difference is named."""
+    found = made(np.random.default_rng(1).normal(0.5, 0.1, (4, 9, 3, 10)))
+    assert found.leader is None
+    assert set(found.close) == set(found.methods[1:])
+    assert "no method leads: 3 of 3 cannot be told apart" in sentences.leader(found)
+    assert "[" not in sentences.leader(found)
+    assert "leads, +" in sentences.leader(made(board(methods=4)))
+
+
+def test_separated_pairs_keep_their_order() -> None:
+    """The protocol's second version accepts a rerun of the same methods on nearly all of 20 boards, and
+    one that has nothing to do with the first run on none.
+    """
+    accepted = unrelated = 0
+    for seed in range(20):
+        first = made(board(methods=8, seed=seed))
+        again = board(methods=8, seed=100 + seed)
+        (kept,) = replicated([first], [made(again)]).values()
+        accepted += np.mean(kept) >= zoo.KEPT
+        (kept,) = replicated([first], [made(np.random.default_rng(seed).permutation(again))]).values()
+        unrelated += np.mean(kept) >= zoo.KEPT
+    assert accepted >= 19
+    assert unrelated == 0
+    assert replicated([first], []) == {}
+
+
+def test_the_kept_boards_and_their_replications() -> None:
+    """With themselves all pairs are the same, but not where the first and the last have changed places."""
+    single = rows.kept(0)[rows.kept(0)["board"] == "single"]
     before = Board("single", single)
-    first, second, *_, last = before.methods
-    renamed = single.assign(method=single["method"].replace({first: second, second: first}))
-    after = Board("single", renamed[renamed["method"] != last])
-    n = len(before.methods) - 1
-    assert replicated([before], [after]) == {"single": pytest.approx(1 - 4 / (n * (n - 1)))}  # one pair of n
-    assert replicated([before], []) == {}
-    # what the intervals decide is the same again, but not where the first and the last have changed places
-    words = re.compile(r"Of the (\d+) pairs .* in the first run, (\d+) have the same order")
-    ((decided, same),) = words.findall(sentences.replication([before], [before]))
-    assert decided == same != "0"
-    exchanged = single.assign(method=single["method"].replace({first: last, last: first}))
-    ((decided, same),) = words.findall(sentences.replication([before], [Board("single", exchanged)]))
-    assert int(same) < int(decided)
+    (same,) = replicated([before], [before]).values()
+    assert all(same)
+    first, *_, last = before.methods
+    exchanged = Board("single", single.assign(method=single["method"].replace({first: last, last: first})))
+    (other,) = replicated([before], [exchanged]).values()
+    assert len(other) == len(same)
+    assert not all(other)
+    gone = Board("single", single[single["method"] != last])
+    (fewer,) = replicated([before], [gone]).values()
+    assert len(fewer) < len(same)  # of methods on both boards alone
 
 
-def test_expected_agreement() -> None:
-    """1 of methods that are far apart, and not of methods that differ by noise alone."""
-    noise = np.random.default_rng(0).normal(size=(6, 4, 3, 10))
-
-    def board(shift: float) -> Board:
-        keys = itertools.product(range(6), enumerate(ranking("many")), trials.STUDIES, range(10))
-        lines = [
-            {"method": m, "problem": p, "study": s, "seed": e, "score": shift * m + noise[m, k, s - 1, e]}
-            for m, (k, p), s, e in keys
-        ]
-        names = {0: "ls", 1: "tch"} | {m: f"m{m}" for m in range(2, 6)}
-        return Board("many", pd.DataFrame(lines).replace({"method": names}).assign(feasible=1.0))
-
-    assert expected_agreement(board(100.0)) == pytest.approx((1.0, 1.0, 1.0))
-    mean, low, high = expected_agreement(board(0.0))
-    assert low < mean < 0.9
-    assert low < high
+def test_a_board_by_angle_ranks_methods_that_follow_preferences() -> None:
+    """Its numbers are means over problems of the column `angle`; a row without any run counts 90 degrees."""
+    kept = rows.kept(0)
+    shown = boards(kept, ["preference"])
+    (found,) = by_angle(shown)
+    own = kept[(kept["board"] == "preference") & kept["problem"].isin(ranking("preference"))]
+    means = own.groupby(["method", "problem"])["angle"].mean().groupby("method").mean()
+    assert ignoring(shown[0]) == ["mlm_cmoo"]
+    assert found.methods == [m for m in means.sort_values().index if m in shown[0].methods]
+    assert {m: -v for m, v in found.scores.items()} == pytest.approx(means[found.methods].to_dict())
+    first = found.methods[0]
+    lost = kept.assign(angle=kept["angle"].where(kept["method"] != first))
+    (other,) = by_angle(boards(lost, ["preference"]))
+    assert other.methods[-1] == first
+    assert other.scores[first] == -RIGHT
 
 
 def test_stored_best_volumes_are_computed_again() -> None:

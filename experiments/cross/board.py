@@ -1,17 +1,24 @@
-"""One board of the comparison: scores of its methods with intervals, tests, and what reached the target."""
+"""One board of the comparison: scores of its methods with intervals, who leads, and what a replication keeps.
+
+A board by angle is the same board with the angle to the preference in the place of the score.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 
 import numpy as np
 import pandas as pd
+import yaml
 
 from mobench.comparison import statistics
 from mobench.comparison.rows import MEASURES
 from mobench.comparison.trials import STUDIES, reported
+from mobench.config.schema import conf_dir
+from mobench.jobs.targets import load_class
 
 from .table import boards_of, problems_of, ranking
 
@@ -21,11 +28,14 @@ TITLES = {
     "constrained": "With constraints",
     "many": "Five and ten objectives",
     "networks": "One answer, networks",
-    "preference_50": "Following preferences, 50 gradients",
-    "preference_800": "Following preferences, 800 gradients",
-    "single_50": "One answer, 50 gradients",
-    "single_800": "One answer, 800 gradients",
 }
+# boards that ask the same with other budgets: gradients for each function, and the board
+BUDGETS = {
+    "preference": {50: "preference_50", 200: "preference", 800: "preference_800"},
+    "single": {50: "single_50", 200: "single", 800: "single_800"},
+}
+BY_ANGLE = ("preference", "many")
+RIGHT = 90.0  # degrees: of a row without any finished run
 BASELINES = {"constrained": ("penalty_sgd",)}
 SCALARIZATIONS = ("ls", "tch")
 FACTORS = np.logspace(0, 2, 41)
@@ -37,11 +47,23 @@ class Board:
 
     Args:
         name: of the board.
-        rows: of the comparison, of this board alone.
+        rows: of the comparison, of this board alone; `score` is what ranks, the larger the better.
+        angular: whether the score is the angle to the preference, with a minus.
     """
 
     name: str
     rows: pd.DataFrame
+    angular: bool = False
+
+    @property
+    def key(self) -> str:
+        """What the board is called in tables and sentences."""
+        return f"{self.name} by angle" if self.angular else self.name
+
+    @property
+    def title(self) -> str:
+        """What the board is called in figures."""
+        return f"{TITLES[self.name]}: angle" if self.angular else TITLES[self.name]
 
     @cached_property
     def problems(self) -> list[str]:
@@ -110,6 +132,40 @@ class Board:
         return self.scores[one] - self.scores[other], float(low), float(high)
 
     @cached_property
+    def separated(self) -> dict[tuple[str, str], tuple[float, float, float]]:
+        """Differences whose interval is without 0, by pairs of methods, the better one first."""
+        found = {}
+        for one, other in itertools.combinations(self.methods, 2):
+            value, low, high = self.difference(one, other)
+            if low > 0:
+                found[one, other] = (value, low, high)
+            elif high < 0:  # methods are ordered by their feasible share first
+                found[other, one] = (-value, -high, -low)
+        return found
+
+    @property
+    def leader(self) -> str | None:
+        """The method that leads: the first one, if an interval separates it from the second."""
+        return self.methods[0] if tuple(self.methods[:2]) in self.separated else None
+
+    @property
+    def close(self) -> list[str]:
+        """Methods that cannot be told apart from the first one."""
+        first = self.methods[0]
+        apart = {name for pair in self.separated if first in pair for name in pair}
+        return [name for name in self.methods[1:] if name not in apart]
+
+    @property
+    def better(self) -> list[str]:
+        """Methods that are better than the tuned baseline by an interval without 0."""
+        return [name for name in self.methods if (name, self.baseline) in self.separated]
+
+    @property
+    def worse(self) -> list[str]:
+        """Methods that are worse than it, likewise."""
+        return [name for name in self.methods if (self.baseline, name) in self.separated]
+
+    @cached_property
     def blocks(self) -> np.ndarray:
         """Means over studies and seeds (methods, problems)."""
         return statistics.block_means(self.array())
@@ -149,6 +205,8 @@ class Board:
         """Rows of the table: each method over all problems, then on each problem."""
         out = [self._total(place, name) for place, name in enumerate(self.methods, start=1)]
         out += [self._below(name) for name in self.partly]
+        if self.angular:  # the columns are those of the board by score, which has the lines of the problems
+            return [_in_degrees(line) for line in out]
         for problem in problems_of(self.name):
             found = self.rows[self.rows["problem"] == problem]
             order = found.groupby("method")["score"].mean().sort_values(ascending=False)
@@ -159,7 +217,7 @@ class Board:
         low, high = self.intervals[name]
         own = self._ranked[self._ranked["method"] == name]
         return {
-            "board": self.name,
+            "board": self.key,
             "problem": "all",
             "method": name,
             "place": place,
@@ -178,7 +236,7 @@ class Board:
         own = self._ranked[self._ranked["method"] == name]
         ran = own["problem"].nunique()
         return {
-            "board": self.name,
+            "board": self.key,
             "problem": "all",
             "method": name,
             "score": float(own["score"].mean()),
@@ -203,49 +261,64 @@ class Board:
         }
 
 
+def _in_degrees(line: dict[str, object]) -> dict[str, object]:
+    """A line of a board by angle: the angle with its interval in the place of the score."""
+    ends = {"low": "high", "high": "low"}
+    turned = {name: -float(line[of]) for name, of in ends.items() if of in line}  # type: ignore[arg-type]
+    return {name: value for name, value in line.items() if name not in ("score", "p (Holm)")} | turned
+
+
 def _means(own: pd.DataFrame) -> dict[str, float]:
     return {name: float(own[name].mean()) for name in MEASURES if name not in ("score", "seconds")}
 
 
-def boards(rows: pd.DataFrame) -> list[Board]:
-    """The boards that have rows, in the order of the protocol."""
-    found = [Board(name, rows[rows["board"] == name]) for name in boards_of()]
+def boards(rows: pd.DataFrame, names: Iterable[str] = tuple(TITLES)) -> list[Board]:
+    """The boards of these names that have rows, in the order of the protocol."""
+    wanted = set(names)
+    found = [Board(name, rows[rows["board"] == name]) for name in boards_of() if name in wanted]
     return [board for board in found if len(board.rows) and board.problems]
 
 
-def replicated(shown: Sequence[Board], again: Sequence[Board]) -> dict[str, float]:
-    """Kendall's tau between the orders of each board and of its replication, of methods that are on both."""
-    other = {board.name: board.methods for board in again}
-    out = {}
+@cache
+def follows(method: str) -> bool:
+    """Says whether a method's direction depends on the preference; of a stranger's, which conf lacks, it is
+    assumed.
+    """
+    path = conf_dir() / "algorithm" / f"{method}.yaml"
+    if not path.exists():
+        return True
+    target = str(yaml.safe_load(path.read_text(encoding="utf-8"))["_target_"])
+    return bool(load_class(target, "algorithm").preferred)  # type: ignore[attr-defined]
+
+
+def by_angle(shown: Sequence[Board]) -> list[Board]:
+    """The boards by angle, of those methods that follow preferences."""
+    out = []
     for board in shown:
-        first = [name for name in board.methods if name in other.get(board.name, [])]
-        if len(first) > 1:
-            second = [name for name in other[board.name] if name in first]
-            out[board.name] = statistics.kendall(range(len(first)), [second.index(name) for name in first])
+        if board.name in BY_ANGLE:
+            own = board.rows[board.rows["method"].map(follows)]
+            out.append(replace(board, rows=own.assign(score=-own["angle"].fillna(RIGHT)), angular=True))
     return out
 
 
-REPETITIONS = 200
-SPAN = (0.05, 0.95)  # of the repetitions
+def ignoring(board: Board) -> list[str]:
+    """Methods of a board that ignore preferences, which its board by angle only names."""
+    return sorted(name for name in set(board.rows["method"]) if not follows(name))
 
 
-def expected_agreement(board: Board, repetitions: int = REPETITIONS) -> tuple[float, float, float]:
-    """Kendall's tau between two reruns of a board on the same problems, by resampling: mean, and quantiles
-    `SPAN`.
+def kept_order(board: Board, again: Board) -> dict[tuple[str, str], bool]:
+    """Whether each pair that an interval separates has the same order in the replication."""
+    scores = again.scores
+    return {
+        (one, other): scores[one] > scores[other]
+        for one, other in board.separated
+        if one in scores and other in scores
+    }
 
-    Both reruns draw studies and seeds of each problem with replacement, the same for all methods. The spread
-    of the scores contains that of this run, so that the mean is somewhat too large.
-    """
-    scores = board.array()
-    _, problems, studies, seeds = scores.shape
-    rng = np.random.default_rng(0)
 
-    def order() -> np.ndarray:
-        s = rng.multinomial(studies, np.full(studies, 1.0 / studies), problems) / studies
-        e = rng.multinomial(seeds, np.full(seeds, 1.0 / seeds), (problems, studies)) / seeds
-        out: np.ndarray = np.einsum("mpse,ps,pse->m", scores, s, e)
-        return out
-
-    found = [statistics.kendall(order().tolist(), order().tolist()) for _ in range(repetitions)]
-    low, high = np.quantile(found, SPAN)
-    return float(np.mean(found)), float(low), float(high)
+def replicated(shown: Sequence[Board], again: Sequence[Board]) -> dict[str, list[bool]]:
+    """For each board with a replication, whether its separated pairs keep their order."""
+    other = {board.key: board for board in again}
+    return {
+        board.key: list(kept_order(board, other[board.key]).values()) for board in shown if board.key in other
+    }

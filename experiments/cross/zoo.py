@@ -1,21 +1,20 @@
-"""The comparison under one protocol: boards, critical differences, performance profiles."""
+"""The comparison under one protocol: the boards, their checks, and critical differences."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
-from mobench.artifacts.checks import AtLeast, AtMost, Count
-from mobench.artifacts.panels import dress
+from mobench.artifacts.checks import AtMost, Count, Share
 from mobench.artifacts.rows import JobRows
 from mobench.comparison import rows, statistics
 
-from .board import FACTORS, TITLES, Board, boards, expected_agreement, replicated
+from .board import BUDGETS, TITLES, Board, boards, by_angle, ignoring, replicated
 from .distil import distilled
 from .nulls import copies_called_different
 from .references import References
@@ -23,6 +22,7 @@ from .table import boards_of, ranking
 
 ROW = 0.135  # inches
 FILE = "rows.csv.gz"
+KEPT = 0.95  # share of the separated pairs that keep their order in a replication: the protocol, version 2
 
 
 @artifact("cross/zoo")
@@ -36,18 +36,27 @@ def zoo(a: Artifact) -> None:
         pairs = len(fresh.drop_duplicates(list(rows.PAIR)))
         a.note(f"Rows of {pairs} pairs were computed here; {FILE} has them for `mobench cross merge`.")
     shown = boards(every)
-    lines = [line for board in shown for line in board.lines()]
+    angles = by_angle(shown)
+    others = boards(every, other_budgets())
+    lines = [line for board in [*shown, *angles, *others] for line in board.lines()]
+    for own in angles:
+        (by_score,) = (board for board in shown if board.name == own.name)
+        ignored = {"board": own.key, "problem": "all", "note": "ignores the preference, so without a place"}
+        lines += [{**ignored, "method": method} for method in ignoring(by_score)]
     for name, text in a.refused.items():
-        board, problem, method = name.split(".", 2)
+        pair = dict(zip(("board", "problem", "method"), name.split(".", 2), strict=True))
         reason = "; ".join(part.strip().removeprefix("- ") for part in text.splitlines()[1:])
-        lines.append(
-            {"board": board, "problem": problem, "method": method, "note": f"does not fit: {reason}"}
-        )
+        lines.append({**pair, "note": f"does not fit: {reason}"})
     given = ["board", "problem", "method", "place", "note"]
     a.table(pd.DataFrame(lines, columns=_columns(lines)), given=[name for name in given if lines])
     if shown:
-        draw(a, shown, set(fresh["method"]))
-    check(a, shown, replication)
+        draw(a, [*shown, *angles], set(fresh["method"]))
+    check(a, every, replication)
+
+
+def other_budgets() -> list[str]:
+    """Names of the boards that ask what another one asks with another budget."""
+    return [name for board, own in BUDGETS.items() for name in own.values() if name != board]
 
 
 def _columns(lines: list[dict[str, object]]) -> list[str]:
@@ -92,8 +101,18 @@ def problems_in_words(count: int) -> str:
     return f"{count} problem{'' if count == 1 else 's'}"
 
 
+# beside each other in the figure
+SIDE_BY_SIDE = (
+    *("preference", "preference by angle"),
+    *("many", "many by angle"),
+    *("single", "networks"),
+    "constrained",
+)
+
+
 def draw(a: Artifact, shown: list[Board], new: set[str]) -> None:
     """A panel for each board: scores with intervals, the best first; methods computed here in bold."""
+    shown = sorted(shown, key=lambda board: SIDE_BY_SIDE.index(board.key))
     tall = [max(len(board.methods) for board in shown[i : i + 2]) for i in range(0, len(shown), 2)]
     fig, axes = st.plt.subplots(
         len(tall),
@@ -103,37 +122,44 @@ def draw(a: Artifact, shown: list[Board], new: set[str]) -> None:
         layout="constrained",
         squeeze=False,
     )
-    for ax, board in zip(axes.flat, shown, strict=False):
-        for i, name in enumerate(board.methods):
-            low, high = board.intervals[name]
-            value = board.scores[name]
-            colour = st.ORANGE if name == board.baseline else st.BLUE
-            ax.plot([low, high], [i, i], color=colour, lw=1.0)
-            ax.plot([value], [i], "o", ms=3.0, color=colour)
-        ax.set_yticks(range(len(board.methods)), [name_of(m) for m in board.methods], fontsize=7)
-        for label, name in zip(ax.get_yticklabels(), board.methods, strict=True):
-            label.set_fontweight("bold" if name in new else "normal")
-        ax.invert_yaxis()
-        ax.set_xlabel("score", fontsize=7)
-        ax.grid(axis="x", lw=0.4, color="#CCCCCC")
-        ax.set_title(f"{TITLES[board.name]} ({problems_in_words(len(board.problems))})", fontsize=8)
+    for i, (ax, board) in enumerate(zip(axes.flat, shown, strict=False)):
+        draw_board(ax, board, new)
+        ax.set_ylim(tall[i // 2] - 0.4, -0.6)  # lines of panels beside each other are equally far apart
     for ax in axes.flat[len(shown) :]:
         ax.set_axis_off()
-    text = (
-        "Score: hypervolume as a share of the best that as many points of the front attain (with constraints "
-        "times the feasible share). Lines: 95 % bootstrap over problems, tuning studies and seeds. Orange: "
-        "the tuned baseline, the better one of linear and Tchebycheff scalarization (with constraints: the "
-        "penalty method)."
-    )
-    fig.supxlabel(
-        "\n".join(textwrap.wrap(text, 118)), fontsize=st.SMALLEST, x=0.01, ha="left", color="#555555"
+    st.caption(
+        fig,
+        "Lines: 95 % bootstrap over problems, tuning studies and seeds. Black: the tuned baseline, the "
+        "better one of linear and Tchebycheff scalarization (with constraints the penalty method). Blue: "
+        "better than it by an interval of the difference without 0, red: worse, grey: neither. Score: "
+        "hypervolume as a share of the best that as many points of the front attain (with constraints times"
+        " the feasible share). Angle: between the objectives and the ray of the preference.",
     )
     a.figure(fig)
 
 
-def check(a: Artifact, shown: list[Board], replication: int) -> None:
+def draw_board(ax: Any, board: Board, new: set[str]) -> None:
+    """The methods of one board, coloured by what the interval of their difference to the baseline says."""
+    sign = -1.0 if board.angular else 1.0
+    colours = dict.fromkeys(board.better, st.BLUE) | dict.fromkeys(board.worse, st.RED)
+    colours[board.baseline] = st.BLACK
+    for i, name in enumerate(board.methods):
+        colour = colours.get(name, st.GREY)
+        ax.plot([sign * x for x in board.intervals[name]], [i, i], color=colour, lw=1.0)
+        ax.plot([sign * board.scores[name]], [i], "o", ms=3.0, color=colour)
+    ax.set_yticks(range(len(board.methods)), [name_of(m) for m in board.methods], fontsize=7)
+    for label, name in zip(ax.get_yticklabels(), board.methods, strict=True):
+        label.set_fontweight("bold" if name in new else "normal")
+    unit = "angle to the preference's ray (degrees; smaller is better)" if board.angular else "score"
+    ax.set_xlabel(unit, fontsize=7)
+    ax.grid(axis="x", lw=0.4, color="#CCCCCC")
+    ax.set_title(f"{board.title} ({problems_in_words(len(board.problems))})", fontsize=8)
+
+
+def check(a: Artifact, every: pd.DataFrame, replication: int) -> None:
     """The checks of the procedure that the protocol fixes."""
-    have = {board.name: board.problems for board in shown}
+    shown = boards(every)
+    have = {board.name: board.problems for board in boards(every, boards_of())}
     wanted = {f"{name}.{p}": p in have.get(name, []) for name in boards_of() for p in ranking(name)}
     absent = [name for name, held in wanted.items() if not held]
     a.check(
@@ -143,28 +169,29 @@ def check(a: Artifact, shown: list[Board], replication: int) -> None:
     )
     if not shown:
         return
-    most = max(float(board.rows["share"].max()) for board in shown)
+    most = float(every["share"].max())
     a.check("within-reference", AtMost(most, 1.05, of="largest share", digits=".4f"))
     rate = {board.name: copies_called_different(board) for board in shown}
     a.check("copies", AtMost(rate, 0.05, of="share of 200 copies called different", digits=".3f"))
-    tau = replicated(shown, boards(rows.kept(1 - replication)))
-    if tau:
-        told = []
-        for board in shown:
-            if board.name in tau:
-                mean, low, high = expected_agreement(board)
-                told.append(f"{board.name} {mean:.2f} ({low:.2f} to {high:.2f})")
-        a.check(
-            "replication",
-            AtLeast(tau, 0.9, of="Kendall's tau of the order with fresh seeds", digits=".3f"),
-            expected=", ".join(told),
-        )
+    again = boards(rows.kept(1 - replication))
+    check_replication(a, "replication", replicated(shown, again))
+    check_replication(a, "replication-by-angle", replicated(by_angle(shown), by_angle(again)))
+
+
+def check_replication(a: Artifact, name: str, kept: Mapping[str, list[bool]]) -> None:
+    """Whether pairs that an interval separates keep their order, over all boards that have a replication."""
+    every = [held for own in kept.values() for held in own]
+    if not every:
+        return
+    each = ", ".join(f"{board} {sum(own)} of {len(own)}" for board, own in kept.items())
+    share = Share(every, KEPT, that="the order of the first run", what="separated pairs", digits=1)
+    a.check(name, share.also(each))
 
 
 @artifact("cross/ranks")
 def critical(a: Artifact) -> None:
     """Critical-difference diagrams: mean ranks, with the difference that Nemenyi's test needs."""
-    a.refer("cross/zoo", "copies", "replication")
+    a.refer("cross/zoo", "copies", "replication", "replication-by-angle")
     shown = [board for board in boards(rows.kept(0)) if len(board.problems) > 1]
     if not shown:
         a.note("No rows are kept.")
@@ -225,57 +252,4 @@ def critical(a: Artifact) -> None:
             "mean ranks, so that no two methods can be told apart by it."
         )
     a.table(lines, given=["board", "method", "CD", "problems"])
-    a.figure(fig)
-
-
-LOW = 0.25  # share of cases up to which a panel has an axis of its own
-
-
-@artifact("cross/profiles")
-def profiles(a: Artifact) -> None:
-    """Performance profiles: the share of cases solved within a factor of the fewest gradients."""
-    a.refer("cross/zoo", "all-problems")
-    shown = boards(rows.kept(0))
-    if not shown:
-        a.note("No rows are kept.")
-        return
-    high = (len(shown) + 1) // 2
-    fig, axes = st.plt.subplots(high, 2, figsize=(st.WIDTH, 2.4 * high), layout="constrained", squeeze=False)
-    lines = []
-    looks: dict[str, dict[str, object]] = {}  # of a method, the same in all panels
-    for ax, board in zip(axes.flat, shown, strict=False):
-        found = board.profile()
-        best = np.argsort(-found[:, -1] - 1e-3 * found[:, 0], kind="stable")[:6]
-        for i in best:
-            name = board.methods[i]
-            more, place = divmod(len(looks), len(st.CYCLE))
-            look = looks.setdefault(name, {"color": st.CYCLE[place], "ls": ("-", "--", ":", "-.")[more % 4]})
-            ax.step(FACTORS, found[i], where="post", lw=1.1, label=name_of(name), **look)
-        dress(ax, "gradients / fewest of any method", "share of cases", TITLES[board.name], log="x")
-        top = float(found[best, -1].max())
-        ax.set_ylim(0, 1.15 * top if 0.0 < top <= LOW else 1.02)
-        ax.grid(lw=0.4, color="#CCCCCC")
-        for i, name in enumerate(board.methods):
-            lines.append(
-                {
-                    "board": board.name,
-                    "method": name,
-                    "within 1": found[i, 0],
-                    "within 10": float(found[i, np.searchsorted(FACTORS, 10.0 - 1e-9)]),
-                    "ever": board.reached(name),
-                }
-            )
-    for ax in axes.flat[len(shown) :]:
-        ax.set_axis_off()
-    handles = {label: h for ax in axes.flat for h, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-    fig.legend(handles.values(), handles, loc="outside lower center", ncols=5)
-    st.caption(
-        fig,
-        "A case is a problem, tuning study and seed; it counts where the target is reached: 0.9 of the "
-        "attainable hypervolume, or for one answer a gap of at most 0.02 to the front (networks: 0.5). Of "
-        "each board, the six methods that reach it most often. Where none reaches it in a quarter of the "
-        "cases, the axis ends just above the best.",
-    )
-    a.note("The six methods of each board that reach the target most often are drawn; the table has all.")
-    a.table(lines, given=["board", "method"])
     a.figure(fig)

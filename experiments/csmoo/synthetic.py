@@ -15,10 +15,8 @@ from mobench.artifacts.checks import (
     AtLeast,
     AtMost,
     Below,
-    Check,
     Graded,
     Inside,
-    Judged,
     Share,
     SurelyAbove,
     Within,
@@ -244,7 +242,7 @@ def fig33(a: Artifact) -> None:
     ]
     a.table(lines, given=("beta", "published V"))
     judge_betas(a, betas)
-    judge_slow(a, betas)
+    a.refer("csmoo/starts", "slow-at-zero")
     judge_schedules(a, others, betas[5.0])
     a.note(f"x_0 = 1, seeds {betas[5.0].span} (the paper: five runs), common noise for all beta.")
 
@@ -323,59 +321,6 @@ def judge_betas(a: Artifact, betas: Mapping[float, Curves]) -> None:
         worst.also(
             f"{said}; means of five runs, as the paper takes them, vary with standard deviation {five:.1e}"
         ),
-    )
-
-
-def judge_slow(a: Artifact, betas: Mapping[float, Curves]) -> None:
-    """Appendix E.3: without the penalty the violation lasts longer."""
-    since = {b: c.feasible_since for b, c in betas.items()}
-    summed = {b: c.column("violation")[:, c.steps < 200].sum(1) for b, c in betas.items()}
-    largest = {b: float(c.column("violation").max(1).mean()) for b, c in betas.items()}
-    keep = common({b: betas[b] for b in (0.0, 5.0)})
-    longer, more = (Mean.finite(v[0.0][keep[0.0]] - v[5.0][keep[5.0]]) for v in (since, summed))
-    slower = longer.mean > longer.half or more.mean > more.half
-    faster = longer.mean < -longer.half or more.mean < -more.half
-    printed_so = AllOf(
-        Inside(
-            float(since[0.0].mean()),
-            50,
-            80,
-            of="first step from which on runs are feasible, beta=0",
-            digits=".1f",
-        ),
-        AtMost(
-            {f"beta={b:g}": float(v.mean()) for b, v in since.items() if b >= 0.5},
-            10,
-            of="the same",
-            digits=".1f",
-        ),
-    )
-    weaker = Judged(
-        slower and not faster,
-        f"beta=0 less beta=5: {longer:.2f}; violation summed over the first 200 steps "
-        f"{summed[0.0].mean():.1f} and "
-        f"{summed[5.0].mean():.1f}, difference {more:.2f}",
-        "beta=0 is slower by a 95 % interval, in steps or in violation, and in neither faster",
-    )
-    check = Graded(printed_so, weaker)
-    a.claim("slow-at-zero", check, reason=why_not_slow(check, faster, largest))
-
-
-def why_not_slow(check: Check, faster: bool, largest: Mapping[float, float]) -> str:
-    """Why the penalty shortens no violation; largest: the violation of a run, mean over seeds."""
-    if check.holds == "partial":
-        return "Slower, but by less than printed."
-    if not faster:
-        return (
-            "At lambda = (.5, .5) the objectives alone pull x from x_0 = 1 into the feasible set, and the "
-            "penalty adds nothing "
-            "that these runs could tell from noise. The paper does not print its start."
-        )
-    return (
-        "Here it is the other way round: with beta = 0 less violation adds up. With a penalty the slack y_1 "
-        "is pushed down "
-        "sooner, and early noisy steps overshoot a little further: the largest violation of a run is "
-        f"{largest[5.0]:.2f} with beta = 5 and {largest[0.0]:.2f} with beta = 0, mean over seeds."
     )
 
 

@@ -8,6 +8,7 @@ seed is the next try.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -68,11 +69,36 @@ def screen(a: Artifact) -> None:
     a.data_names = {SETS[key]: str(next(iter(jobs.values())).data) for key, jobs in shown.items()}
     a.figure(fig)
     a.table(lines, given=("data set", "variant", "ray"))
+    if said := order_of_ends(shown):
+        a.note(said)
     a.note(
         "H: distance of the training losses from the ray, with its sign (positive: the first loss is too "
         "large). The multiplier of the ray moves by gamma (pull of the ray - push of the gradients) in a "
         "step; both are means over all steps: c_h H of a batch, and B_h J g. Tries: how many seeds, in their "
         "order, until one passes the script's rule. A point of a run that was lost or ended is not drawn."
+    )
+
+
+def order_of_ends(shown: Mapping[str, Mapping[str, JobRows]]) -> str:
+    """Says in how many jobs the ends of the outer rays lie the other way round, and why: what moves the
+    multiplier there is the gradients, not the ray."""
+    swapped = both = 0
+    ratios = []
+    for job in (job for jobs in shown.values() for job in jobs.values()):
+        second = finite_mean(ends(job)[..., 1], 1)[[0, -1]]  # of 22.5 and 67.5 degrees
+        if np.isfinite(second).all():
+            both += 1
+            swapped += bool(second[0] > second[1])
+        good = passed(job)[[0, -1]]
+        push, pull = (np.abs(means(job, term)[[0, -1]][good]) for term in ("gram", "pull"))
+        ratios += list((push / pull)[np.isfinite(push / pull)])
+    if not both or not ratios:
+        return ""
+    return (
+        f"Of {both} jobs in which both outer rays finished, the end of 22.5° has the larger second loss in "
+        f"{swapped}; in Figure 5 it has the smaller one. The push of the gradients on the multiplier of the "
+        f"ray is there {min(ratios):.0f} to {max(ratios):.0f} times the pull of the ray: the multiplier "
+        "follows the direction of least norm, not the ray."
     )
 
 

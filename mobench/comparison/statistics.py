@@ -1,4 +1,4 @@
-"""Statistics of a board: scores with bootstrap intervals, tests over problems, agreement of two orders.
+"""Statistics of a board: scores with bootstrap intervals, and tests over problems.
 
 A board is an array of scores (methods, problems, studies, seeds) in which larger is better. Everything that
 orders methods uses a method's own scores alone, so that a copy of a method changes nothing but by its own
@@ -132,11 +132,6 @@ def holm(p: Sequence[float]) -> np.ndarray:
     out = np.empty_like(values)
     out[order] = np.minimum(1.0, np.maximum.accumulate(steps))
     return out
-
-
-def kendall(one: Sequence[float], other: Sequence[float]) -> float:
-    """Kendall's tau-b between two lists of scores of the same methods."""
-    return float(stats.kendalltau(np.asarray(one), np.asarray(other)).statistic)
 
 
 def profile(

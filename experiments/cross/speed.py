@@ -1,0 +1,163 @@
+"""How fast: performance profiles, and the boards at other budgets. Few lines have a colour and a name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mobench.artifacts import Artifact, artifact
+from mobench.artifacts import style as st
+from mobench.artifacts.panels import dress
+from mobench.comparison import rows
+
+from .board import BUDGETS, FACTORS, TITLES, Board, boards
+from .zoo import name_of, other_budgets
+
+FEW = 0.25  # share of cases up to which nobody counts as fast
+APART = 0.062  # of the height of a panel: between two names
+REST = {"color": "#CCCCCC", "lw": 0.7, "zorder": 1}
+
+
+@artifact("cross/profiles")
+def profiles(a: Artifact) -> None:
+    """Performance profiles (cases solved within a factor of the fewest gradients), and budgets."""
+    a.refer("cross/zoo", "all-problems")
+    kept = rows.kept(0)
+    shown = boards(kept)
+    if not shown:
+        a.note("No rows are kept.")
+        return
+    series = budgets(boards(kept, [*TITLES, *other_budgets()]))
+    panels = len(shown) + len(series)
+    high = (panels + 1) // 2
+    fig, axes = st.plt.subplots(high, 2, figsize=(st.WIDTH, 2.2 * high), layout="constrained", squeeze=False)
+    places = iter(axes.flat)
+    lines = [line for board in shown for line in draw_profile(next(places), board)]
+    for own in series.values():
+        lines += draw_budgets(next(places), own)
+    for ax in places:
+        ax.set_axis_off()
+    st.caption(
+        fig,
+        "Profiles: a case is a problem, tuning study and seed; it counts where the target is reached: 0.9 "
+        "of the attainable hypervolume, or for one answer a gap of at most 0.02 to the front (networks: "
+        "0.5). Black: the tuned baseline, blue: most cases in the end, green: most cases at once, grey: all"
+        " others. Budgets: step sizes are tuned anew for each; black and orange: Tchebycheff and linear "
+        "scalarization, blue: the largest score with the largest budget, green: with the smallest.",
+    )
+    a.note("Grey lines have no names in the picture; the table has all methods.")
+    a.table(lines, given=["board", "method"])
+    a.figure(fig)
+
+
+def budgets(every: Sequence[Board]) -> dict[str, dict[int, Board]]:
+    """The boards of each budget, by what they ask, on the problems on which all of them have rows."""
+    have = {board.name: board for board in every}
+    found = {}
+    for name, names in BUDGETS.items():
+        own = {budget: have[other] for budget, other in names.items() if other in have}
+        if len(own) == len(names):
+            shared = set.intersection(*(set(board.problems) for board in own.values()))
+            found[name] = {k: replace(b, rows=b.rows[b.rows["problem"].isin(shared)]) for k, b in own.items()}
+    return found
+
+
+def common(own: Mapping[int, Board]) -> list[str]:
+    """Methods with a place on the boards of all budgets."""
+    first, *others = own.values()
+    return [name for name in first.methods if all(name in board.methods for board in others)]
+
+
+def draw_profile(ax: Any, board: Board) -> list[dict[str, Any]]:
+    """The profiles of all methods, of which the baseline and those that reach most have names."""
+    found = dict(zip(board.methods, board.profile(), strict=True))
+    colours = {
+        max(found, key=lambda name: found[name][0]): st.GREEN,
+        max(found, key=lambda name: (found[name][-1], found[name][0])): st.BLUE,
+        board.baseline: st.BLACK,
+    }
+    top = max(float(shares[-1]) for shares in found.values())
+    if top <= FEW:
+        colours = {}
+        words = f"no method reaches the target\nin more than {100 * top:.0f} % of the cases"
+        ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", color="#555555", fontsize=7)
+    for name, shares in found.items():
+        line = {"color": colours[name], "lw": 1.4, "zorder": 3} if name in colours else REST
+        ax.step(FACTORS, shares, where="post", **line)
+    dress(ax, "gradients / fewest of any method", "share of cases", board.title, log="x", ylim=(0, 1.02))
+    ax.grid(lw=0.4, color="#EEEEEE")
+    ax.set_axisbelow(True)
+    name_lines(ax, {name: float(found[name][-1]) for name in colours}, colours)
+    within = int(np.searchsorted(FACTORS, 10.0 - 1e-9))
+    return [
+        {
+            "board": board.name,
+            "method": name,
+            "within 1": float(shares[0]),
+            "within 10": float(shares[within]),
+            "ever": board.reached(name),
+        }
+        for name, shares in found.items()
+    ]
+
+
+def draw_budgets(ax: Any, own: Mapping[int, Board]) -> list[dict[str, Any]]:
+    """The score of every method against the budget; both scalarizations and the first ones are named."""
+    methods = common(own)
+    scores = {name: [board.scores[name] for board in own.values()] for name in methods}
+    colours = {
+        max(methods, key=lambda name: scores[name][0]): st.GREEN,
+        max(methods, key=lambda name: scores[name][-1]): st.BLUE,
+        "ls": st.ORANGE,
+        "tch": st.BLACK,
+    }
+    for name, values in scores.items():
+        line = {"color": colours[name], "lw": 1.4, "zorder": 3} if name in colours else REST
+        ax.plot(list(own), values, "o-", ms=2.6, **line)
+    title = own[200].title
+    dress(ax, "gradients for each function", "score", f"{title}: budgets", log="x", ylim=(0, 1.02))
+    ax.set_xticks(list(own), [str(budget) for budget in own])
+    ax.minorticks_off()
+    ax.grid(lw=0.4, color="#EEEEEE")
+    ax.set_axisbelow(True)
+    name_lines(ax, {name: scores[name][-1] for name in colours}, colours)
+    return [
+        {
+            "board": board.name,
+            "method": name,
+            "budget": budget,
+            "score": board.scores[name],
+            "low": board.intervals[name][0],
+            "high": board.intervals[name][1],
+        }
+        for budget, board in own.items()
+        for name in board.methods
+    ]
+
+
+def name_lines(ax: Any, ends: Mapping[str, float], colours: Mapping[str, str]) -> None:
+    """Writes names at the right ends of lines, in their colours, moved apart where lines end together."""
+    low, high = ax.get_ylim()
+    gap = APART * (high - low)
+    ordered = sorted(ends, key=lambda name: ends[name])
+    places = np.array([ends[name] for name in ordered])
+    for _ in range(100):
+        close = np.maximum(gap - np.diff(places), 0.0) / 2.0
+        if not len(close) or close.max() < 1e-6:
+            break
+        places[:-1] -= close
+        places[1:] += close
+    for name, y in zip(ordered, places, strict=True):
+        ax.annotate(
+            name_of(name),
+            (1.0, y),
+            xycoords=("axes fraction", "data"),
+            xytext=(3, 0),
+            textcoords="offset points",
+            va="center",
+            color=colours[name],
+            fontsize=7,
+        )

@@ -1,0 +1,102 @@
+"""How long the violation of Figure 33 lasts from other starts: the paper does not print its own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mobench.artifacts import Artifact, artifact
+from mobench.artifacts import style as st
+from mobench.artifacts.checks import Graded, Judged
+from mobench.artifacts.panels import dress, grid, legend_below
+from mobench.artifacts.statistics import Mean
+
+from .runs import Curves
+
+LAM = (0.5, 0.5)
+LASTS = (50.0, 80.0)  # steps, as printed for beta = 0
+ALMOST_AT_ONCE = 10.0  # steps, ours: for beta >= 0.5 the paper says "almost immediate"
+LOOKS = {0.0: (st.RED, "o"), 0.5: (st.SKY, "s"), 5.0: (st.BLUE, "^")}
+
+
+@artifact("csmoo/starts")
+def starts(a: Artifact) -> None:
+    """The first step from which on a run is feasible, by beta and start, means over the seeds."""
+    since: dict[float, dict[float, Mean]] = {}
+    for job in a.jobs.values():
+        c = Curves(job, LAM)
+        start = float(job.config["problem"]["start"]["value"])
+        # a run that never becomes feasible counts with all of its steps
+        steps = np.minimum(c.feasible_since, c.steps[-1])
+        since.setdefault(start, {})[float(job.config["algorithm"]["beta"])] = Mean(steps)
+    since = dict(sorted(since.items()))
+    draw(a, since)
+    a.table(
+        [
+            {"x_0": start, **{f"beta = {b:g}": value for b, value in sorted(found.items())}}
+            for start, found in since.items()
+        ],
+        given=("x_0",),
+    )
+    judge(a, since)
+
+
+def draw(a: Artifact, since: dict[float, dict[float, Mean]]) -> None:
+    """Steps against x_0, with intervals, and what is printed for beta = 0."""
+    fig, ((ax,),) = grid(1, 1, figsize=(4.6, 3.2))
+    ax.axhspan(*LASTS, color=LOOKS[0.0][0], alpha=0.12, lw=0, label=r"printed for $\beta = 0$")
+    ax.axhspan(0, ALMOST_AT_ONCE, color=LOOKS[5.0][0], alpha=0.12, lw=0, label="almost at once")
+    for shift, (b, (colour, marker)) in zip((-0.06, 0.0, 0.06), LOOKS.items(), strict=True):
+        means = [found[b] for found in since.values()]
+        ax.errorbar(
+            [start + shift for start in since],
+            [m.mean for m in means],
+            [m.half for m in means],
+            color=colour,
+            marker=marker,
+            ms=4,
+            lw=0.9,
+            capsize=2,
+            label=rf"$\beta = {b:g}$",
+        )
+    dress(ax, "start $x_0$", "first step from which on runs are feasible", symlog=10.0)
+    legend_below(fig, ax, ncols=3)
+    a.figure(fig)
+
+
+def judge(a: Artifact, since: dict[float, dict[float, Mean]]) -> None:
+    """Whether what is printed for beta = 0 and for beta >= 0.5 is seen from any of the starts."""
+
+    def seen(found: dict[float, Mean]) -> bool:
+        short = all(m.mean <= ALMOST_AT_ONCE for b, m in found.items() if b)
+        return LASTS[0] <= found[0.0].mean <= LASTS[1] and short
+
+    def possible(found: dict[float, Mean]) -> bool:
+        zero = found[0.0]
+        short = all(m.mean - m.half <= ALMOST_AT_ONCE for b, m in found.items() if b)
+        return zero.mean - zero.half <= LASTS[1] and zero.mean + zero.half >= LASTS[0] and short
+
+    gaps = {start: Mean(found[0.0].values - found[5.0].values) for start, found in since.items()}
+    slower = [start for start, gap in gaps.items() if gap.mean > gap.half]
+    said = "; ".join(
+        f"x_0 = {start:g}: " + ", ".join(f"{m.mean:.0f}" for _, m in sorted(found.items()))
+        for start, found in since.items()
+    )
+    excluded = (
+        "" if any(map(possible, since.values())) else "No start has intervals that hold what is printed."
+    )
+    printed = Judged(
+        any(map(seen, since.values())),
+        f"first step from which on runs are feasible, beta = 0, 0.5, 5: {said}",
+        f"from some start {LASTS[0]:g} to {LASTS[1]:g} with beta = 0, and at most {ALMOST_AT_ONCE:g} with "
+        "the others",
+        excluded="" if any(map(possible, since.values())) else excluded,
+    ).partial_at_best()
+    weaker = Judged(
+        bool(slower),
+        "slower with beta = 0 than with 5, by a 95 % interval, from x_0 in {"
+        + ", ".join(f"{s:g}" for s in slower)
+        + "}",
+        "slower from some start",
+        excluded="" if slower else "From no start is beta = 0 slower.",
+    )
+    a.claim("slow-at-zero", Graded(printed, weaker))
