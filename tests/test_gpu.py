@@ -813,14 +813,3 @@ def test_an_answer_of_nvidia_smi_that_cannot_be_read_is_no_reason_to_stop(
     assert gpu_lock.free_memory() == {}
     with gpu_lock.take(["a"], root=tmp_path / "locks") as number:
         assert number == 0
-
-
-def test_a_number_is_locked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_lock, "folder", lambda: tmp_path)
-    with device(2) as gpu:
-        if gpu is None:
-            pytest.skip("the devices are pretended")
-        with gpu_lock.device("cuda:1") as name:
-            assert name == "cuda:1"
-            with gpu_lock.device("cuda") as other:
-                assert other == "cuda:0"

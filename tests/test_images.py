@@ -655,14 +655,6 @@ def test_an_evaluation_is_remembered_for_the_same_tensor_only(monkeypatch: pytes
     assert calls == [96, 48, 96, 96, 96]
 
 
-def test_a_tensor_that_was_written_to_is_evaluated_again() -> None:
-    p = tiny(model="small")
-    theta = p.initial(runs_at(45.0, seeds=(0,)))
-    first = p.values(theta)
-    theta *= 1.5
-    assert not torch.equal(p.values(theta), first)
-
-
 @pytest.mark.parametrize("name", list(MODELS))
 @pytest.mark.parametrize("kind", ["default", "xavier"])
 def test_starts(kind: str, name: str) -> None:

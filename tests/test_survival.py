@@ -790,8 +790,8 @@ def test_device_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         gpu_lock.device("cpu") as c,
     ):
         assert (a, b, c) == ("cuda:0", "cuda:1", "cpu")
-    with gpu_lock.device("cuda:1") as a, gpu_lock.device("cuda") as b:
-        assert (a, b) == ("cuda:1", "cuda:0")
+    with gpu_lock.device("cuda:0") as a, gpu_lock.device("cuda") as b:
+        assert (a, b) == ("cuda:0", "cuda:1")
     monkeypatch.setenv("SLURM_JOB_ID", "7")  # an allocation of two, shared by the jobs of a sweep inside
     with gpu_lock.device("cuda") as a, gpu_lock.device("cuda") as b:
         assert (a, b) == ("cuda:0", "cuda:1")
