@@ -104,7 +104,7 @@ def draw(
     claims = [{k: _plain(v) for k, v in vars(c).items()} for c in a.claims]
     write_json(target / "claims.json", claims)
     wandb_log.log_artifact(config, id, target, claims)
-    _say(id, a, target)
+    _say(own, a, target)
     return True
 
 
