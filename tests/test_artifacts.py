@@ -31,6 +31,7 @@ from mobench.cli import keep as keep_rows
 from mobench.config.schema import choices
 from mobench.errors import ConfigError
 from mobench.jobs.store import JobFolder
+from mobench.report.reading import artifacts
 from tests.conftest import REPOSITORY, Run, of_before, shell
 
 SCALES = ("smoke", "laptop", "paper")
@@ -180,16 +181,51 @@ def explode_for(name: str) -> Any:
     return train
 
 
-def test_values_narrow_the_jobs_and_withhold_verdicts(mobench: Run) -> None:
-    """What was changed is in the provenance, and a changed experiment decides no claim."""
+def test_values_narrow_the_jobs_and_are_drawn_apart(mobench: Run) -> None:
+    """What was changed is in the provenance; it decides no claim, and the artifact's own drawing stays."""
     result = mobench(*FIG7, "seeds=[0]", "steps=5", "algorithm.c_h=0.5")
     assert result.code == 0, result.err
     for job in result.folders:
         assert job.status()["steps"] == 5
-    content = read(result.root / "artifacts/ferero/fig7")
-    assert {c["verdict"] for c in content["claims"]} == {"inconclusive"}
+    assert not (result.root / "artifacts").exists()
+    (folder,) = (result.root / "other_settings/ferero").iterdir()
+    assert folder.name.startswith("fig7+seeds=0-steps=5-algorithm.c_h=0.5-")
+    content = read(folder)
+    assert {c["verdict"] for c in content["claims"]} == {"does not hold with other settings"}
     assert content["provenance"]["command"].endswith("'seeds=[0]' steps=5 algorithm.c_h=0.5")
     assert "seeds=[0]" in content["provenance"]["notes"][0]
+    assert "counted nowhere" in result.out
+    own = mobench(*FIG7)
+    assert own.code == 0, own.err
+    before = (own.root / "artifacts/ferero/fig7/claims.json").read_bytes()
+    other = mobench(*FIG7, "seeds=[0]", "steps=6")
+    assert other.code == 0, other.err
+    assert len(list((own.root / "other_settings/ferero").iterdir())) == 2
+    assert (own.root / "artifacts/ferero/fig7/claims.json").read_bytes() == before
+    again = mobench(*FIG7, "seeds=[0]", "steps=6")
+    assert "unchanged since" in again.out
+    assert "other_settings/ferero/fig7+" in again.out
+    assert [entry.name for entry in artifacts(own.root).everything] == ["fig7"]
+
+
+@pytest.mark.parametrize(
+    ("scale", "holds", "verdict"),
+    [
+        ("laptop", True, "holds with other settings"),
+        ("laptop", "partial", "holds in part with other settings"),
+        ("laptop", False, "does not hold with other settings"),
+        ("paper", False, "does not hold with other settings"),
+        ("laptop", None, "undecided with other settings"),
+        ("smoke", True, "undecided with other settings"),
+    ],
+)
+def test_what_is_drawn_apart_holds_or_not(scale: str, holds: Any, verdict: str) -> None:
+    """Also of one seed: it says what was measured, and decides no claim."""
+    for changed in (["seeds=[5]"], ["algorithm.step_size=0.2"]):
+        a = Artifact("x/y", "t", scale, {}, changed=changed, apart=True)
+        claim(a, "id", holds, why="Why.")
+        assert a.claims[0].verdict == verdict
+        assert a.claims[0].reason.startswith("Run with other settings than the artifact's (")
 
 
 @pytest.mark.parametrize("choice", ["algorithm=ls", "protocol=none", "algorithm=ferero"])

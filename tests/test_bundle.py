@@ -564,6 +564,42 @@ def test_the_command_line(outputs: Path, tmp_path: Path) -> None:
     assert digest == re.findall(r"digest ([0-9a-f]{64})", done["verify"])
 
 
+def test_a_bundle_says_which_drawing_it_packs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "outputs"
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(root))
+
+    def mobench(*words: str) -> None:
+        arguments = [f"+experiment={ID}", "scale=smoke", "logger=local", *words]
+        subprocess.run(
+            [sys.executable, "-m", "mobench", *arguments],
+            env=environment(root),
+            capture_output=True,
+            timeout=120,
+            check=True,
+        )
+
+    mobench("seeds=[5]")
+    (name,) = [path.name for path in (root / "other_settings/ferero").iterdir()]
+    assert name.startswith("fig7+seeds=5-")
+    assert command.bundle([ID]) == 2
+    assert f"Drawn with other settings: ferero/{name}; name that to pack it." in capsys.readouterr().err
+    mobench()
+    assert command.bundle([ID]) == 0
+    said = capsys.readouterr().out
+    assert "ferero/fig7: drawn by mobench +experiment=ferero/fig7 scale=smoke\n" in said
+    assert f"not packed, drawn with other settings: ferero/{name}" in said
+    path = tmp_path / "other.zip"
+    assert command.bundle([f"ferero/{name}", "--output", str(path)]) == 0
+    assert f"ferero/{name}: with other settings than the artifact's, drawn by" in capsys.readouterr().out
+    assert command.verify([str(path), "--rows", "1"]) == 0
+    assert "1 identical" in capsys.readouterr().out
+    document = json.loads(archive.unpacked(path.read_bytes())["claims.json"])
+    jsonschema.validate(document, json.loads(SCHEMA.read_text()))
+    assert {claim["verdict"].split(" with ")[-1] for claim in document["claims"]} == {"other settings"}
+
+
 def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.verify([str(tmp_path / "none.zip")]) == 2
     assert "none.zip cannot be read: No such file or directory." in capsys.readouterr().err

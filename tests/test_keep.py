@@ -181,7 +181,10 @@ def test_kept_rows_are_drawn_without_training(
     """
     drawn = mobench("+experiment=ferero/fig7", "steps=3", "logger=local")
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(drawn.root))
-    monkeypatch.setattr(sys, "argv", ["keep", "ferero/fig7", "--history"])
+    (made,) = (drawn.root / "other_settings/ferero").iterdir()
+    assert kept_rows.main(["ferero/fig7"]) == 1
+    assert f"With other settings it was drawn as ferero/{made.name}: name that" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["keep", f"ferero/{made.name}", "--history"])
     assert kept_rows.main(sys.argv[1:]) == 0
     assert kept_rows.drawings() == {"ferero/fig7": ["steps=3"]}
     empty = tmp_path / "empty"

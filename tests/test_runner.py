@@ -466,7 +466,8 @@ def test_an_artifact_says_each_time_which_of_its_runs_have_no_answer(mobench: Ru
         assert "2 of these subproblems were proved to have no solution" in result.err
         assert "set algorithm.subproblem=cvxpy" in result.err
         assert ("unchanged since" in result.out) == unchanged
-    drawn = json.loads((result.root / "artifacts/ferero/fig4/provenance.json").read_text())
+    (origin,) = result.root.glob("other_settings/ferero/fig4+*/provenance.json")
+    drawn = json.loads(origin.read_text())
     folder = JobFolder(result.root / "runs" / drawn["jobs"]["f"])
     assert [u["no_solution"] for u in folder.meta()["unsolved"]] == [True, True]
     seen = status.look(folder)

@@ -31,7 +31,7 @@ from mobench.artifacts.checks import Check, listed
 from mobench.artifacts.claims import UNKNOWN, Claim, Text, Texts, second_look, texts
 from mobench.artifacts.rows import JobRows, RunCount
 from mobench.artifacts.tables import Cell, latex, markdown, with_spreads
-from mobench.artifacts.verdict import Evidence, decide
+from mobench.artifacts.verdict import Evidence, decide, decide_apart
 from mobench.config import overrides
 from mobench.errors import ConfigError, suggest
 from mobench.system import paths
@@ -126,6 +126,7 @@ class Artifact:
     references: dict[str, list[str]] = field(
         default_factory=dict
     )  # claims of other artifacts that this one shows, too
+    apart: bool = False  # what was changed is judged by itself, and not counted
 
     def __post_init__(self) -> None:
         if (rounded := self._rounded(self.jobs)) is not None:
@@ -208,7 +209,7 @@ class Artifact:
         limits = [] if text.own else self._limits(text, used, interval)
         cannot = (self._cannot_check(text) if text.own else self._cannot_judge(text, used)) or ""
         leans = {True: "holds", False: "fails", "partial": "partly", None: ""}[check.holds]
-        decision = decide(
+        decision = (decide_apart if self.apart else decide)(
             Evidence(
                 own=text.own,
                 holds=check.holds,
@@ -220,7 +221,7 @@ class Artifact:
                 exact=text.exact,
             )
         )
-        before = list(limits)
+        before = [self._with_other_settings(), *limits] if self.apart else list(limits)
         if lost and not text.own and not decision.reason.startswith(lost):
             before.insert(0, f"{lost}; the others are measured.")
         if not text.own and (rounded := self._rounded(used)) is not None:
@@ -262,7 +263,7 @@ class Artifact:
         limits = []
         if few := None if text.any_scale else self._few(used, text.seeds):
             limits.append(f"{few}{': ' if interval else ''}{interval}.")
-        elif self.changed and self._only_seeds and not text.any_scale:
+        elif self.changed and self._only_seeds and not text.any_scale and not self.apart:
             limits.append(f"Run with other seeds than the artifact's ({overrides.shown(self.changed)}).")
         if part := self._parts(used):
             limits.append(f"On a part of the paper's data ({part}).")
@@ -270,7 +271,8 @@ class Artifact:
 
     def _cannot_judge(self, text: Text, used: Mapping[str, JobRows]) -> str | None:
         """Why these runs cannot judge a statement of the paper, and what would; None if they can."""
-        if not (text.any_scale and not self.changed) and (why := self._undecidable(used)) is not None:
+        as_it_is = text.any_scale and (self.apart or not self.changed)
+        if not as_it_is and (why := self._undecidable(used)) is not None:
             return why
         if text.scope == "paper" and self.scale != "paper":
             return f"{text.elsewhere or 'Asked at the scale of the paper.'} Decided by: {self._at('paper')}."
@@ -333,10 +335,12 @@ class Artifact:
         return None
 
     def _other_settings(self) -> str | None:
-        if not self.changed or self._only_seeds:
+        if not self.changed or self._only_seeds or self.apart:
             return None
-        other = f"Run with other settings than the artifact's ({overrides.shown(self.changed)})."
-        return f"{other} Decided by: {self.decides}."
+        return f"{self._with_other_settings()} Decided by: {self.decides}."
+
+    def _with_other_settings(self) -> str:
+        return f"Run with other settings than the artifact's ({overrides.shown(self.changed)})."
 
     def _at(self, scale: str) -> str:
         return self.decides if self.paper.overrides else f"mobench +experiment={self.id} scale={scale}"

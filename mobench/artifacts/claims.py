@@ -38,6 +38,11 @@ Verdict = Literal[
     "inconclusive",
     "check passed",
     "check failed",
+    # of an artifact that was drawn with other settings than its own; these are counted nowhere
+    "holds with other settings",
+    "holds in part with other settings",
+    "does not hold with other settings",
+    "undecided with other settings",
     "unreadable",  # of a record that is damaged; no artifact writes it
 ]
 UNKNOWN = "The cause is not known."  # a test finds claims that say so

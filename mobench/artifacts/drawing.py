@@ -13,14 +13,16 @@ import numpy as np
 
 from mobench.artifacts import freshness
 from mobench.artifacts.artifact import Artifact, Paper, registered
+from mobench.artifacts.freshness import artifact_folder, drawing_id
 from mobench.artifacts.rows import JobRows, SomeJobs
+from mobench.artifacts.verdict import APART
 from mobench.config import overrides
 from mobench.jobs import wandb_log
 from mobench.jobs.store import JobFolder
 from mobench.system import console, forms, provenance
 from mobench.system.files import cannot_write, write_atomic, write_json
-from mobench.system.paths import outputs_root
 
+TOLD = ("partial", "not reproduced", "check failed", *(v for v in APART.values() if v != APART[True]))
 DEFAULTS = ("scale=laptop", "hardware=cpu")  # said by the Makefile, of no use to a reader
 
 
@@ -37,11 +39,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def artifact_folder(id: str, root: Path | None = None) -> Path:
-    """outputs/artifacts/<paper>/<name>."""
-    return (root or outputs_root()) / "artifacts" / id
-
-
 def draw(
     id: str,
     config: Mapping[str, Any],
@@ -51,7 +48,10 @@ def draw(
 ) -> bool:
     """Draws an artifact from its jobs' rows and writes its folder. False if a job is missing.
 
-    `command`: the overrides that made it. Those that change its jobs are noted, and no claim is judged then.
+    Args:
+        command: the overrides that made it. Those that change its jobs are noted; what is drawn with them
+            lies in a folder of its own, and its claims are said to hold with other settings, or not.
+        root: where kept rows are drawn, with the overrides that they were kept with; None: the outputs.
 
     claims.json is written last: a folder with it is complete.
     """
@@ -63,7 +63,8 @@ def draw(
         )
         return False
     began = time.time()
-    a = assembled(id, config, folders, command)
+    own = drawing_id(id, command) if root is None else id
+    a = assembled(id, config, folders, command, apart=own != id)
     function = registered(id)
     from mobench.artifacts import style  # plotting, which commands that draw nothing need not import
 
@@ -71,7 +72,7 @@ def draw(
         function(a)
     if a.only is None:
         a.texts.all_used()
-    target = artifact_folder(id, root)
+    target = artifact_folder(own, root)
     for name in ("figure.pdf", "figure.png", "table.csv", "table.md", "table.tex", "claims.json"):
         if name not in a.files:
             try:
@@ -103,19 +104,27 @@ def draw(
     claims = [{k: _plain(v) for k, v in vars(c).items()} for c in a.claims]
     write_json(target / "claims.json", claims)
     wandb_log.log_artifact(config, id, target, claims)
-    _say(id, a, target)
+    _say(own, a, target)
     return True
 
 
 def assembled(
-    id: str, config: Mapping[str, Any], folders: Mapping[str, JobFolder], command: Sequence[str]
+    id: str,
+    config: Mapping[str, Any],
+    folders: Mapping[str, JobFolder],
+    command: Sequence[str],
+    apart: bool = False,
 ) -> Artifact:
-    """Returns the artifact to be drawn, with notes on changed settings and unfinished runs."""
+    """Returns the artifact to be drawn, with notes on changed settings and unfinished runs.
+
+    apart: whether changed settings are judged by themselves.
+    """
     only = config["artifact"].get("only")
     jobs = {k: JobRows(f) for k, f in folders.items()}
     title = config["artifact"]["title"] or id
     a = Artifact(id, title, config["scale"]["name"], jobs if only is None else SomeJobs(jobs))
     a.changed = overrides.changed(command)
+    a.apart = apart
     a.refused = config.get("refused", {})
     a.only = only
     if a.only is not None:
@@ -125,6 +134,7 @@ def assembled(
     a.paper = Paper(**config["artifact"]["paper"])
     if a.changed:
         judged = "Claims are partial at best." if a._only_seeds else "No claim is judged."
+        judged = "Its claims are judged with these, and not counted." if apart else judged
         a.note(f"Not the artifact's own settings: {overrides.shown(a.changed)}. {judged}")
     lost = [f"{name} {job.runs}" for name, job in a.jobs.items() if not job.complete]
     if lost:
@@ -139,8 +149,13 @@ def tally(verdicts: Iterable[str]) -> str:
 
 def _say(id: str, a: Artifact, target: Path) -> None:
     console.say(f"{id}: {tally(c.verdict for c in a.claims)}; {target}")
+    if a.apart:
+        console.say(
+            f"  drawn with other settings than the artifact's ({overrides.shown(a.changed)}), so in a folder "
+            "of its own, and counted nowhere; what its own settings give stays where it is"
+        )
     for c in a.claims:
-        if c.verdict in ("partial", "not reproduced", "check failed"):
+        if c.verdict in TOLD:
             console.say(
                 f"  {c.verdict}: {c.id}: {c.statement} (published {c.published}; measured {c.measured})"
             )

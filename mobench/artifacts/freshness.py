@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mobench.config import overrides
 from mobench.config.schema import conf_dir
 from mobench.errors import StoreError
 from mobench.jobs.store import JobFolder
@@ -24,6 +25,7 @@ from mobench.system.paths import experiments, outputs_root, package, results_roo
 from mobench.system.provenance import versions
 from mobench.system.sources import digest
 
+OTHER = "other_settings"  # folder of drawings with other seeds or settings than the artifact's
 ROWS = ("final.csv", "history.parquet", "solutions.npz", "meta.json")
 CLAIM: dict[str, forms.Kinds] = dict.fromkeys(
     ("id", "statement", "source", "published", "measured", "tolerance", "scale", "verdict", "reason"), str
@@ -111,6 +113,30 @@ def said(command: Sequence[str]) -> list[str]:
     return sorted(o for o in command if not ASIDE.fullmatch(o))
 
 
+def drawing_id(id: str, command: Sequence[str]) -> str:
+    """PAPER/NAME of what a command draws; with other settings than its own PAPER/NAME+SETTINGS, which no
+    other settings share.
+    """
+    changed = overrides.changed(command)
+    if not changed or id.startswith("cross/"):  # whose methods and problems are its user's choice
+        return id
+    plain = re.sub(r"[^A-Za-z0-9_.,=-]+", "-", re.sub(r"[\[\]'\"]", "", overrides.shown(changed)))
+    short = plain[:40].strip("-.,")
+    return f"{id}+{short}-{hashlib.sha256(json.dumps(said(command)).encode()).hexdigest()[:6]}"
+
+
+def artifact_folder(id: str, root: Path | None = None) -> Path:
+    """outputs/artifacts/PAPER/NAME; for PAPER/NAME+SETTINGS the same in outputs/other_settings."""
+    return (root or outputs_root()) / (OTHER if "+" in id else "artifacts") / id
+
+
+def others(id: str, root: Path | None = None) -> list[str]:
+    """The drawings of an artifact with other settings, by their ids."""
+    place = artifact_folder(f"{id}+", root).parent
+    found = place.glob(f"{id.partition('/')[2]}+*/claims.json")
+    return sorted(f"{id.partition('/')[0]}/{path.parent.name}" for path in found)
+
+
 def inputs(
     id: str,
     command: Sequence[str],
@@ -145,8 +171,11 @@ def claims(folder: Path) -> list[dict[str, Any]]:
 
 
 def unchanged(id: str, command: Sequence[str], root: Path | None = None) -> str | None:
-    """When the artifact was drawn, if it would come out the same; else None."""
-    folder = (root or outputs_root()) / "artifacts" / id
+    """When the artifact was drawn, if it would come out the same; else None.
+
+    root: where kept rows are drawn, with their own settings; None: the outputs.
+    """
+    folder = artifact_folder(drawing_id(id, command) if root is None else id, root)
     try:
         origin = forms.read_json(folder / "provenance.json")
         then = origin["inputs"]

@@ -111,6 +111,26 @@ class Decision(NamedTuple):
     causes: bool
 
 
+APART: dict[Holds, Verdict] = {
+    True: "holds with other settings",
+    "partial": "holds in part with other settings",
+    False: "does not hold with other settings",
+    None: "undecided with other settings",
+}
+
+
+def decide_apart(evidence: Evidence) -> Decision:
+    """Returns what a check says of runs with other settings than the artifact's: what was measured, and no
+    verdict on the claim.
+    """
+    e = evidence
+    if e.cannot or e.holds is None:
+        return Decision(APART[None], e.cannot or e.undecided, False)
+    if e.failed_by("unmeasured") or (e.fails and e.lost):
+        return Decision(APART[None], f"{e.lost}. {_words(e)}".lstrip(". "), False)
+    return Decision(APART[e.holds], _words(e), False)
+
+
 def decide(evidence: Evidence) -> Decision:
     """Returns the verdict by the first rule that applies."""
     rule = next(rule for rule in RULES if rule.applies(evidence))

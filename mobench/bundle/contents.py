@@ -14,7 +14,8 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from mobench.artifacts.drawing import artifact_folder, read
+from mobench.artifacts.drawing import read
+from mobench.artifacts.freshness import artifact_folder, others
 from mobench.artifacts.freshness import rows as rows_hash
 from mobench.config.schema import choices
 from mobench.errors import BundleError, suggest
@@ -162,7 +163,7 @@ def expanded(ids: Sequence[str]) -> list[str]:
     for id in ids:
         paper, _, name = id.rpartition("/")
         several = [k for k in known if name == "all" and (not paper or k.startswith(f"{paper}/"))]
-        if not several and id not in known:
+        if not several and id.partition("+")[0] not in known:
             raise BundleError(f"{id} is no artifact.{suggest(id, known) or ' `mobench --help` lists them.'}")
         found |= dict.fromkeys(several or [id])
     return list(found)
@@ -209,14 +210,16 @@ def _elsewhere(id: str) -> Path | None:
 
 def _drawn(id: str, root: Path, kept: bool) -> Drawn:
     folder = artifact_folder(id, root)
-    again = f"make kept ID={id}" if kept else f"mobench +experiment={id}"
+    again = f"make kept ID={id}" if kept else f"mobench +experiment={id.partition('+')[0]}"
+    found = others(id, root) if "+" not in id else []
+    hint = f" Drawn with other settings: {', '.join(found)}; name that to pack it." if found else ""
     try:
-        found = read(folder)
-        claims, origin = found["claims"], found["provenance"]
+        documents = read(folder)
+        claims, origin = documents["claims"], documents["provenance"]
         jobs = [str(key) for key in origin["jobs"].values()]
         then = origin["inputs"]["rows"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BundleError(f"{id} has not been drawn in {root}. Draw it first: {again}") from error
+        raise BundleError(f"{id} has not been drawn in {root}. Draw it first: {again}.{hint}") from error
     places = dict.fromkeys((root, outputs_root()))
     rows = next((place for place in places if rows_hash(jobs, place) == then), None)
     if rows is None:

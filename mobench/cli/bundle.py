@@ -14,6 +14,7 @@ from mobench.system.console import fail, say
 from mobench.system.files import write_atomic
 from mobench.system.paths import outputs_root
 
+SHOWN = 10  # artifacts that are listed
 FAULT = 2  # exit code of a bundle that is refused, or cannot be made
 
 
@@ -33,7 +34,8 @@ def _bundle_parser() -> argparse.ArgumentParser:
         "ids",
         nargs="+",
         metavar="PAPER/ID",
-        help="artifacts that have been drawn, such as csmoo/fig38; PAPER/all",
+        help="artifacts that have been drawn, such as csmoo/fig38; PAPER/all; PAPER/ID+SETTINGS, the "
+        "name that a drawing with other settings has",
     )
     add("--output", type=Path, metavar="FILE", help="default: outputs/bundles/PAPER-ID.zip")
     add("--kept", action="store_true", help="artifacts drawn from kept rows (make kept)")
@@ -83,6 +85,7 @@ def verify(arguments: Sequence[str]) -> int:
 
 
 def _bundle(given: argparse.Namespace) -> int:
+    from mobench.artifacts.freshness import others
     from mobench.bundle.archive import MANIFEST, digest, manifest, packed
     from mobench.bundle.build import build
     from mobench.bundle.contents import collected
@@ -98,6 +101,11 @@ def _bundle(given: argparse.Namespace) -> int:
         f"{path}: {len(contents.artifacts)} artifacts, {len(contents.jobs)} jobs, {len(files)} files, "
         f"{len(raw) / 1e6:.1f} MB, {time.monotonic() - began:.1f} s"
     )
+    for drawn in contents.artifacts[:SHOWN]:
+        changed = " with other settings than the artifact's," if "+" in drawn.id else ""
+        say(f"{drawn.id}:{changed} drawn by {drawn.command}")
+        if left := [] if given.kept else others(drawn.id):
+            say(f"  not packed, drawn with other settings: {', '.join(left)}")
     say(f"digest {digest(files)}; publish it beside the file: mobench verify --digest")
     return 0
 

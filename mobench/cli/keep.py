@@ -196,7 +196,12 @@ def keep_artifact(
         origin = read(artifact_folder(id))["provenance"]
         jobs = origin["jobs"]
     except (OSError, json.JSONDecodeError, KeyError):
-        return fail(f"{id} has not been drawn in {outputs_root()}; draw it first: mobench +experiment={id}")
+        found = [] if "+" in id else freshness.others(id)
+        hint = f" With other settings it was drawn as {', '.join(found)}: name that." if found else ""
+        own = id.partition("+")[0]
+        return fail(
+            f"{id} has not been drawn in {outputs_root()}; draw it first: mobench +experiment={own}.{hint}"
+        )
     for name, key in jobs.items():
         folder = JobFolder(outputs_root() / "runs" / key)
         if folder.done:
@@ -206,13 +211,14 @@ def keep_artifact(
             say(f"{id} {name}: {key} is already kept or not finished; skipped")
     if not all(JobFolder(results_root() / "runs" / key).done for key in jobs.values()):
         return 0
-    why = fault(id, origin, artifact_folder(id), results_root())
+    own = id.partition("+")[0]  # what is drawn with other settings is kept as the artifact's
+    why = fault(own, origin, artifact_folder(id), results_root())
     if why is not None:
         return fail(
             f"The kept rows of {id} are not sufficient: {why}. "
             "Keep more of its history: --history, --every, --columns."
         )
-    note(id, origin["command"], results_root())
+    note(own, origin["command"], results_root())
     return 0
 
 

@@ -150,7 +150,7 @@ def _finished(plan: Plan) -> dict[str, JobFolder]:
     for id in plan.unchanged:
         for name, key in read(artifact_folder(id))["provenance"]["jobs"].items():
             places = (JobFolder(root / "runs" / key) for root in (outputs_root(), results_root()))
-            found |= {f"{id} {name}": folder for folder in places if folder.done}
+            found |= {f"{id.partition('+')[0]} {name}": folder for folder in places if folder.done}
     return found
 
 

@@ -221,7 +221,7 @@ class Planner:
         from mobench.artifacts import freshness
 
         since = freshness.unchanged(chosen[0], command)
-        return {} if since is None else {chosen[0]: since}
+        return {} if since is None else {freshness.drawing_id(chosen[0], command): since}
 
     def _kept_together(self, command: _Command, jobs: Mapping[str, Job | MobenchError]) -> bool:
         """Whether an artifact that runs its jobs again, since it compares their times, is drawn from rows
