@@ -35,6 +35,12 @@ def load_class(target: str, where: str) -> type:
     try:
         return _own_class(target) if target.startswith("mobench.") else get_class(target)
     except (ImportError, ValueError, AttributeError, TypeError) as error:
+        if "non-class" in str(error):  # Hydra's word for what it has imported and does not take
+            raise ConfigError(
+                f"{where}._target_={target!r} was imported but is no class, as a configuration needs. "
+                "What a function makes, as mobench.networks(...) and mobench.objectives(...) do, runs from "
+                "Python: mobench.run(problem=FUNCTION(), ...), in a loop for a sweep (docs/networks.md)."
+            ) from error
         raise ConfigError(f"{where}._target_={target!r} cannot be imported: {_why(target, error)}") from error
 
 
