@@ -13,7 +13,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from experiments.cross import sentences, zoo
+from experiments.cross import sentences, speed, zoo
 from experiments.cross.board import RIGHT, Board, boards, by_angle, ignoring, replicated
 from experiments.cross.distil import distilled
 from experiments.cross.references import References
@@ -449,7 +449,7 @@ def test_nothing_runs_unless_it_is_asked_for() -> None:
     kept = {**table(), "algorithms": ["ls"], "only": ["single"]}
     assert planned.jobs(kept, ["ls"], compose.compose) == {}  # its rows are kept
     own = planned.pairs({**table(), "algorithms": ["mine"]})
-    asked_for = {"networks", "preference_50", "preference_800", "single_50", "single_800"}  # which take long
+    asked_for = {"networks", "preference_50", "preference_800", "single_50"}  # which take long
     assert {board for board, _, _ in own} == set(boards_of()) - asked_for
     assert planned.pairs({**table(), "algorithms": ["mgda"]}) == [
         ("single", problem, "mgda") for problem in problems_of("single")
@@ -625,6 +625,23 @@ def test_a_board_by_angle_ranks_methods_that_follow_preferences() -> None:
     (other,) = by_angle(boards(lost, ["preference"]))
     assert other.methods[-1] == first
     assert other.scores[first] == -RIGHT
+
+
+def test_budgets_are_compared_on_the_same_problems() -> None:
+    """Those with all ranking problems, and where one has fewer, all budgets on the problems of that one."""
+    names = ranking("preference")
+    every = made(board(methods=3)).rows
+
+    def of(name: str, count: int) -> Board:
+        return Board(name, every[every["problem"].isin(names[:count])])
+
+    whole, shared = speed.budgets([of("preference", 9), of("preference_50", 9), of("preference_800", 2)])
+    assert {k: b.problems for k, b in whole.items()} == {50: names, 200: names}
+    assert {k: b.problems for k, b in shared.items()} == dict.fromkeys((50, 200, 800), names[:2])
+    assert speed.budgets([of("preference", 9)]) == []
+    told = sentences.conclusions([whole[200]], [], [whole[50]])[-1]
+    assert "(9 problems)" in told
+    assert "leads with 50, +" in told
 
 
 def test_stored_best_volumes_are_computed_again() -> None:

@@ -149,6 +149,10 @@ def test_several_panels_have_letters() -> None:
     axes[1].set_title("(c) as printed")
     style.finish(fig)
     assert [ax.get_title() for ax in axes] == ["", "(c) as printed"]
+    fig = plt.figure()
+    solid, flat = fig.add_subplot(1, 2, 1, projection="3d"), fig.add_subplot(1, 2, 2)
+    style.finish(fig)
+    assert [ax.get_title(loc="left") for ax in (solid, flat)] == ["(a)", "(b)"]
     fig, ax = plt.subplots()
     ax.set_title("alone")
     style.finish(fig)

@@ -32,7 +32,7 @@ TITLES = {
 # boards that ask the same with other budgets: gradients for each function, and the board
 BUDGETS = {
     "preference": {50: "preference_50", 200: "preference", 800: "preference_800"},
-    "single": {50: "single_50", 200: "single", 800: "single_800"},
+    "single": {50: "single_50", 200: "single"},
 }
 BY_ANGLE = ("preference", "many")
 RIGHT = 90.0  # degrees: of a row without any finished run

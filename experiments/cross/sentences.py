@@ -161,10 +161,8 @@ def conclusions(shown: Sequence[Board], again: Sequence[Board], others: Sequence
         f"**By the angle to the preference, {_leads(angles)}**, and {_beating(angles)}; "
         f"{_kept(replicated(angles, by_angle(again)))}."
     )
-    found = budgets([*shown, *others])
-    parts = [_over_budgets(own) for own in found.values()]
-    amounts = _and([str(budget) for budget in next(iter(found.values()), {})])
-    slower = f"**With {amounts} gradients for each function**, {'; '.join(parts)}."
+    parts = [_over_budgets(own) for own in budgets([*shown, *others])]
+    slower = f"**With other numbers of gradients** for each function than 200, {'; '.join(parts)}."
     return [by_score, turned, *([slower] if parts else [])]
 
 
@@ -203,18 +201,18 @@ def _kept(found: Mapping[str, Sequence[bool]]) -> str:
 
 
 def _over_budgets(own: Mapping[int, Board]) -> str:
-    """How many methods are better and worse than the baseline with each budget, and the first with a lead."""
+    """How many methods are better and worse than the baseline with each budget, and who leads."""
     methods = common(own)
-    counts = [[len(set(methods) & set(names)) for names in (b.better, b.worse)] for b in own.values()]
-    each = _and([f"{better} better and {worse} worse" for better, worse in counts])
+    counts = {k: [len(set(methods) & set(names)) for names in (b.better, b.worse)] for k, b in own.items()}
+    each = [f"{better} better and {worse} worse with {budget}" for budget, (better, worse) in counts.items()]
     leads = [
-        f"{name_of(board.leader)} leads with {budget} ({_ahead(board, *board.methods[:2])})"
+        f"{name_of(board.leader)} leads with {budget}, {_ahead(board, *board.methods[:2])}"
         for budget, board in own.items()
         if board.leader
     ]
     return (
-        f"on `{own[200].name}`, of {len(methods) - 1} methods {each} than the tuned baseline, and "
-        f"{_and(leads) if leads else 'nobody leads with any of them'}"
+        f"on `{own[200].name}` ({problems_in_words(len(own[200].problems))}) the tuned baseline has, of "
+        f"{len(methods) - 1} methods, {_and(each)}, and {_and(leads) if leads else 'nobody leads'}"
     )
 
 

@@ -14,7 +14,8 @@ from mobench.artifacts.panels import dress
 from mobench.comparison import rows
 
 from .board import BUDGETS, FACTORS, TITLES, Board, boards
-from .zoo import name_of, other_budgets
+from .table import ranking
+from .zoo import name_of, other_budgets, problems_in_words
 
 FEW = 0.25  # share of cases up to which nobody counts as fast
 APART = 0.062  # of the height of a panel: between two names
@@ -36,7 +37,7 @@ def profiles(a: Artifact) -> None:
     fig, axes = st.plt.subplots(high, 2, figsize=(st.WIDTH, 2.2 * high), layout="constrained", squeeze=False)
     places = iter(axes.flat)
     lines = [line for board in shown for line in draw_profile(next(places), board)]
-    for own in series.values():
+    for own in series:
         lines += draw_budgets(next(places), own)
     for ax in places:
         ax.set_axis_off()
@@ -49,20 +50,24 @@ def profiles(a: Artifact) -> None:
         "scalarization, blue: the largest score with the largest budget, green: with the smallest.",
     )
     a.note("Grey lines have no names in the picture; the table has all methods.")
-    a.table(lines, given=["board", "method"])
+    a.table(lines, given=["board", "method", "budget", "problems"])
     a.figure(fig)
 
 
-def budgets(every: Sequence[Board]) -> dict[str, dict[int, Board]]:
-    """The boards of each budget, by what they ask, on the problems on which all of them have rows."""
+def budgets(every: Sequence[Board]) -> list[dict[int, Board]]:
+    """What is compared over budgets, board by board: budgets with all ranking problems; and where one of them
+    has fewer, all budgets on the problems that they share.
+    """
     have = {board.name: board for board in every}
-    found = {}
+    found = []
     for name, names in BUDGETS.items():
         own = {budget: have[other] for budget, other in names.items() if other in have}
-        if len(own) == len(names):
+        whole = {budget: board for budget, board in own.items() if board.problems == ranking(name)}
+        found.append(whole)
+        if len(own) > len(whole):
             shared = set.intersection(*(set(board.problems) for board in own.values()))
-            found[name] = {k: replace(b, rows=b.rows[b.rows["problem"].isin(shared)]) for k, b in own.items()}
-    return found
+            found.append({k: replace(b, rows=b.rows[b.rows["problem"].isin(shared)]) for k, b in own.items()})
+    return [own for own in found if len(own) > 1]
 
 
 def common(own: Mapping[int, Board]) -> list[str]:
@@ -117,8 +122,8 @@ def draw_budgets(ax: Any, own: Mapping[int, Board]) -> list[dict[str, Any]]:
     for name, values in scores.items():
         line = {"color": colours[name], "lw": 1.4, "zorder": 3} if name in colours else REST
         ax.plot(list(own), values, "o-", ms=2.6, **line)
-    title = own[200].title
-    dress(ax, "gradients for each function", "score", f"{title}: budgets", log="x", ylim=(0, 1.02))
+    title = f"{own[200].title}: {problems_in_words(len(own[200].problems))}"
+    dress(ax, "gradients for each function", "score", title, log="x", ylim=(0, 1.02))
     ax.set_xticks(list(own), [str(budget) for budget in own])
     ax.minorticks_off()
     ax.grid(lw=0.4, color="#EEEEEE")
@@ -129,6 +134,7 @@ def draw_budgets(ax: Any, own: Mapping[int, Board]) -> list[dict[str, Any]]:
             "board": board.name,
             "method": name,
             "budget": budget,
+            "problems": len(board.problems),
             "score": board.scores[name],
             "low": board.intervals[name][0],
             "high": board.intervals[name][1],

@@ -264,7 +264,8 @@ def _letter(fig: Any) -> None:
     shown: list[Any] = []
     for ax in fig.axes:
         beside = ax.get_label() == "<colorbar>" or any(ax.bbox.bounds == other.bbox.bounds for other in shown)
-        if ax.axison and ax.get_visible() and not beside:  # a second axis of a panel has its place
+        drawn = ax.axison or ax.name == "3d"  # whose two-dimensional axes are always off
+        if drawn and ax.get_visible() and not beside:  # a second axis of a panel has its place
             shown.append(ax)
     titles = [next((t for t in (ax.title, ax._left_title) if t.get_text()), ax._left_title) for ax in shown]
     if len(shown) < 2 or any(re.match(r"\([a-z]\W?\)", title.get_text()) for title in titles):

@@ -81,8 +81,7 @@ def _check_values(pair: str, parts: Mapping[str, pd.DataFrame]) -> None:
         )
     protocol = yaml.safe_load((paths.beside("conf") / "experiment/cross/zoo.yaml").read_text())
     boards = [board["problems"] for board in protocol["cross"]["boards"].values()]
-    named = [problems for problems in boards if isinstance(problems, dict)]  # else those of another board
-    settings: list[str] = next(problems[name] for problems in named if name in problems)
+    settings: list[str] = next(problems[name] for problems in boards if name in problems)
     only = [setting for setting in settings if setting.startswith("problem")]
     problem = instantiate(compose(only)["problem"], "problem")
     verdict = definitions.check_file(problem, Path(file))

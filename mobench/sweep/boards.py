@@ -91,9 +91,8 @@ def pairs(table: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def problems(table: Mapping[str, Any], board: str) -> dict[str, list[str]]:
-    """The problems of a board with their overrides; a board may name another one's."""
-    node = table["boards"][board]["problems"]
-    return problems(table, node) if isinstance(node, str) else dict(node)
+    """The problems of a board with their overrides."""
+    return dict(table["boards"][board]["problems"])
 
 
 def of_pair(
