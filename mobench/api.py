@@ -844,10 +844,14 @@ def _run(arguments: list[str]) -> pd.DataFrame:
     folder = JobFolder(outcome.folder)
     rows = folder.final()
     # the outcome has words of its own for runs whose solves failed
-    lost = [words for words in lost_runs(folder) if not (outcome.error and words.startswith("solver_failed"))]
+    lost = [
+        words
+        for words in lost_runs(folder, rows)
+        if not (outcome.error and words.startswith("solver_failed"))
+    ]
     if told := [*([outcome.error] if outcome.error else []), *lost]:
         warnings.warn(f"{outcome.key}: {'; '.join(told)}", stacklevel=3)
-    for sentence in [] if outcome.skipped else equal_runs(folder):
+    for sentence in [] if outcome.skipped else equal_runs(folder, rows):
         print(f"note: {outcome.key}: {sentence}.", file=sys.stderr)
     rows.attrs[ATTRIBUTE] = str(outcome.folder.resolve())
     return rows

@@ -57,7 +57,7 @@ def summary(folder: JobFolder) -> str:
             table[c].append(_cell(good[c]))
         table["runs"].append(f"{len(good)} of {len(group)}")
     lines = [_text_table(table)]
-    lines += [*lost_runs(folder), *equal_runs(folder)]
+    lines += [*lost_runs(folder, rows), *equal_runs(folder, rows)]
     lines += _hypervolumes(meta)
     if (rows["solver_failures"] > 0).any() or rows["kkt_residual_max"].notna().any():
         worst = rows["kkt_residual_max"].max()

@@ -7,7 +7,8 @@ omegaconf 2.4.1rc1 (`campaigns/prerelease.py`). With another version, read here 
 - the class behind `hydra.main`, which takes its command line from `sys.argv` and drops what a sweep returns;
 - the loader of configurations, and the repository of its files;
 - the sweeper that expands `a=1,2`;
-- what Hydra keeps for a whole process: its store, its version, OmegaConf's resolvers.
+- what Hydra keeps for a whole process: its store, its version, OmegaConf's resolvers;
+- OmegaConf's parser of interpolations, which is asked for the same few in every configuration.
 """
 
 from __future__ import annotations
@@ -27,20 +28,24 @@ from hydra import version
 from hydra._internal import config_loader_impl
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path, get_args_parser
 from hydra.core.config_loader import ConfigLoader
-from hydra.core.config_search_path import SearchPathQuery
+from hydra.core.config_search_path import ConfigSearchPath, SearchPathQuery
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType, ValueType
 from hydra.core.plugins import Plugins
 from hydra.errors import ConfigCompositionException, SearchPathException
+from hydra.plugins.config_source import ConfigResult
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, RunMode
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf, base, open_dict
 from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
 
@@ -49,6 +54,9 @@ from mobench.config import searchpath
 VERSION_BASE = "1.3"
 NAME = "mobench"  # of the program, in Hydra's own keys
 CONFIG = "config"  # the file at the top
+
+# a parse tree depends on its text alone and is only read; the grammar takes most of a millisecond for it
+base.parse = functools.lru_cache(maxsize=1024)(base.parse)
 
 Task = Callable[[DictConfig], Any]
 Sweep = Callable[[DictConfig, HydraContext, list[str]], Any]
@@ -83,6 +91,27 @@ class Base:
         return found
 
 
+class Files(ConfigRepository):
+    """Hydra's repository of files, which reads one again only when it has changed."""
+
+    def load_config(self, config_path: str) -> ConfigResult | None:
+        """Returns the content of a file, a copy that may be changed; None if there is none."""
+        source = self._find_object_source(config_path=config_path, object_type=ObjectType.CONFIG)
+        if not isinstance(source, FileConfigSource):
+            return super().load_config(config_path)
+        path = Path(source.path) / source._normalize_file_name(config_path)
+        found = path.stat()
+        key = (str(path), source.provider, config_path, found.st_mtime_ns, found.st_size)
+        if key not in _READ:
+            if len(_READ) >= MANY:
+                _READ.clear()
+            _READ[key] = super().load_config(config_path)
+        return copy.deepcopy(_READ[key])
+
+
+_READ: dict[tuple[Any, ...], ConfigResult | None] = {}
+
+
 class Loader(ConfigLoaderImpl):
     """Hydra's loader, which composes a configuration once for each choice of files in a process.
 
@@ -90,6 +119,10 @@ class Loader(ConfigLoaderImpl):
     same files with other values is a copy with those values. All else is a part of the choice: groups, values
     of Hydra's own node, sweeps.
     """
+
+    def __init__(self, config_search_path: ConfigSearchPath) -> None:
+        super().__init__(config_search_path)
+        self.repository = Files(config_search_path)
 
     def load_configuration(
         self,
@@ -173,7 +206,7 @@ class Loader(ConfigLoaderImpl):
 
 
 _COMPOSED: dict[tuple[Any, ...], Base] = {}
-MANY = 1000  # choices that are remembered; each takes about 100 kB
+MANY = 1000  # choices and files that are remembered; a choice takes about 100 kB
 OWN_NODES = {"hydra", "schema.yaml", "_dummy_empty_config_.yaml"}  # of Hydra's store, at the top
 
 

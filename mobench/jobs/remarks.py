@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mobench.errors import ConfigError, StoreError
 from mobench.jobs.store import JobFolder, columns
 from mobench.jobs.targets import TARGET, load_class
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SHOWN = 10  # runs that are named, at most
 
@@ -21,11 +24,12 @@ def _config(folder: JobFolder) -> Mapping[str, Any]:
     return config if isinstance(config, dict) and isinstance(config.get("algorithm"), dict) else {}
 
 
-def lost_runs(folder: JobFolder) -> list[str]:
-    """Returns a sentence for each kind of lost runs, with what to try."""
-    config = _config(folder)
-    rows = folder.final()
+def lost_runs(folder: JobFolder, rows: pd.DataFrame) -> list[str]:
+    """Returns a sentence for each kind of lost runs, with what to try. rows: of final.csv."""
     first = rows[rows["output"] == rows["output"].iloc[0]]
+    if (first["status"] == "done").all():
+        return []
+    config = _config(folder)
     step = config.get("algorithm", {}).get("step_size")
     now = "" if step is None else f" (it is {step})"
     found = []
@@ -40,10 +44,11 @@ def lost_runs(folder: JobFolder) -> list[str]:
     return found
 
 
-def equal_runs(folder: JobFolder) -> list[str]:
-    """Returns a sentence if the method ignores preferences: the runs of a seed are one run several times."""
+def equal_runs(folder: JobFolder, rows: pd.DataFrame) -> list[str]:
+    """Returns a sentence if the method ignores preferences: the runs of a seed are one run several times.
+    rows: of final.csv.
+    """
     config = _config(folder)
-    rows = folder.final()
     preferences = len(rows[columns(rows, "preference_")].drop_duplicates())
     spread = (rows.groupby(["seed", "output"])[columns(rows, "f_")].nunique(dropna=False) > 1).any(axis=None)
     if preferences < 2 or spread or not config or config.get("vary") or not (rows["status"] == "done").all():
