@@ -50,7 +50,7 @@ MERITS = {
 
 def merit(rows: pd.DataFrame, steps: Any, theorem: str) -> pd.Series:
     """Returns the mean over t < `steps` of a theorem's merit, of rows after so many steps."""
-    total: pd.Series = sum(rows[f"sum_{term}"] for term in MERITS[theorem[0]])
+    total: pd.Series = rows[[f"sum_{term}" for term in MERITS[theorem[0]]]].sum(axis=1, skipna=False)
     return total / steps
 
 
@@ -160,7 +160,7 @@ def draw(a: Artifact, steady: Mapping[str, pd.DataFrame], horizons: Mapping[str,
     """Draws mean merits in logarithms, beside the rates that the theorems promise."""
     fig, ((left, middle, right),) = grid(1, 3, figsize=(7.0, 2.8))
     for (name, table), color in zip(steady.items(), (st.BLACK, st.BLUE, st.ORANGE), strict=True):
-        label = f"Theorem {STEADY[name]}: {slopes(late(table)).mean:.2f}"
+        label = f"{STEADY[name]}: {slopes(late(table)).mean:.2f}"
         left.plot(table.index, table.mean(axis=1), color=color, label=label)
     guide(left, late(steady["constant"]), -1.0, "$T^{-1}$")
     for name, ax, color, power in (
@@ -170,7 +170,7 @@ def draw(a: Artifact, steady: Mapping[str, pd.DataFrame], horizons: Mapping[str,
     ):
         table = horizons[name]
         line = {"color": color, "ls": "-" if name != "batch" else "--", "marker": "o", "ms": 3}
-        label = f"Theorem {TITLES[name]}: {slopes(table).mean:.2f}"
+        label = f"{TITLES[name]}: {slopes(table).mean:.2f}"
         ax.plot(table.index, table.mean(axis=1), label=label, **line)
         if power:
             guide(ax, table, EXPONENTS[name], power)
@@ -182,8 +182,8 @@ def draw(a: Artifact, steady: Mapping[str, pd.DataFrame], horizons: Mapping[str,
     ):
         dress(ax, x, words if ax is left else None, title, log="xy")
         low, high = ax.get_ylim()
-        ax.set_ylim(low, high * (high / low) ** 0.5)  # room for the legend
-        ax.legend(loc="upper right")
+        ax.set_ylim(low, high * (high / low) ** 0.6)  # room for the legend
+        ax.legend(loc="upper right", title="theorem: slope")
     st.caption(
         fig,
         r"Numbers: slopes in logarithms, over the last nine tenths of the steps in (a) and over the horizons "
