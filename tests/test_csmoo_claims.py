@@ -241,6 +241,20 @@ def test_beta_star_and_the_ends_of_the_penalty() -> None:
     assert active.end_of_penalty(problem, lam, 0.98 * threshold) > x + 1e-3
 
 
+def test_a_local_solution_that_is_dominated() -> None:
+    """Theorem 3's counterexample, from its values alone: a minimum of its neighbours, another lower."""
+    x = np.linspace(-2.0, 2.0, 40_001)
+    f = (x**2 - 1.0) ** 2 + 0.25 * x + 1.0
+    np.testing.assert_allclose(active.WELLS(x), f, rtol=1e-12)
+    right = np.flatnonzero((f[1:-1] < f[:-2]) & (f[1:-1] < f[2:]))[-1] + 1
+    assert f[right] - f.min() > 0.4
+    a = Artifact("csmoo/active", "x", "laptop", {})
+    active.judge_weak_pareto(a, ConstrainedGaussian(ideal="analytic"), 0.65)
+    (claim,) = a.claims
+    assert claim.verdict == "partial"
+    assert f"x = {x[right]:.3f}" in claim.measured
+
+
 def test_analytic_ideal_point_leaves_no_negative_value() -> None:
     """What the reason of fig2's negative-values says:
     of averages of shared samples one at least is not below z.

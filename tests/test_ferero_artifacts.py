@@ -21,6 +21,7 @@ from experiments.ferero import (
     images,
     positions,
     properties,
+    rate,
     run_time,
     screen,
     settings,
@@ -40,6 +41,7 @@ from mobench.core.preferences import angle_deg, from_rays_deg
 from mobench.errors import DataError
 from mobench.metrics import front_distance
 from mobench.models.convnet import model
+from mobench.sweep.composer import jobs_of
 from mobench.system.tables import read_csv
 from tests.conftest import Run
 from tests.reference import images as plain_loops
@@ -581,3 +583,38 @@ def test_ascent_and_figure_4f_have_one_verdict() -> None:
             "ascent-ferero": expected,
         }
         assert table.references == {"ferero/fig3": ["c-pmtl-inexact", "d-epo-exact", "e-ferero-exact"]}
+
+
+def test_rates_of_merits() -> None:
+    """A mean is a sum over its steps; its slope is the power, and one that is too flat does not hold."""
+    terms = {"stationarity": 2.0, "slackness": 1.0, "violation": 4.0, "violation_square": 8.0}
+    steps = [100, 400, 1600]
+    total = {"1": 7.0, "2": 6.0, "3": 10.0, "4": 10.0}
+    for theorem, value in total.items():
+        rows = pd.DataFrame(
+            [{"run": r, "seed": r, "step": T, **{f"sum_{k}": v * T**0.5 for k, v in terms.items()}}
+             for r in (0, 1) for T in steps]
+        )  # fmt: skip
+        found: Any = SimpleNamespace(final=pd.DataFrame({"run": [0, 1], "status": "done"}), history=rows)
+        table = rate.means(found, theorem)
+        np.testing.assert_allclose(table.to_numpy(), value / np.sqrt(steps)[:, None] * [[1.0, 1.0]])
+        assert rate.slopes(table).mean == pytest.approx(-0.5)
+    for power, verdict in ((-1 / 6, "check passed"), (-0.14, "check failed")):
+        a = Artifact("ferero/rate", "x", "laptop", {})
+        flat = pd.DataFrame({s: [T ** (power + 1e-4 * s) for T in steps] for s in range(3)}, index=steps)
+        rate.judged(a, "batch", rate.slopes(flat), rate.STEEP["falling"], "slope")
+        assert a.claims[0].verdict == verdict
+
+
+def test_steps_of_the_rates_are_those_of_the_theorems() -> None:
+    jobs = jobs_of("ferero/rate")
+    for name, overrides in jobs.items():
+        said = dict(o.split("=", 1) for o in overrides)
+        if name.startswith(("falling", "batch")):
+            T = int(said["steps"].removesuffix("}").split(",")[1])
+            alpha = float(said["algorithm.step_size"])
+            gamma = float(said["algorithm.gamma"])
+            first, second = (5 * T ** (-5 / 6), 2 * T ** (-1 / 6)) if "falling" in name else (T**-0.5,) * 2
+            assert (alpha, gamma) == pytest.approx((first, second), rel=1e-5)
+        if name.startswith("batches"):
+            assert int(said["oracle.batch_size"]) == 0.8 * T**0.5

@@ -22,6 +22,7 @@ from torch import Tensor
 from mobench.algorithms.epo import EPO
 from mobench.algorithms.ferero import FERERO
 from mobench.algorithms.ferero_geometry import cone_from_rays, cone_with_ascent, line_basis
+from mobench.algorithms.ferero_public_code import PublicCodeFERERO
 from mobench.algorithms.ferero_sa import FEREROSA, StochasticFEREROSA
 from mobench.core import Algorithm, Context, Free, Oracle, Point, Problem, Runs, Spec, TablePoint
 from mobench.core.preferences import ray, spread
@@ -30,6 +31,8 @@ from mobench.errors import ConfigError
 from mobench.oracles.exact import make_point, problem_spec
 from mobench.problems import VLMOP2, LeastSquares
 from tests.helpers import runs_at, simulate
+from tests.reference import ferero as reference
+from tests.reference import problems
 from tests.reference.common import min_norm
 
 FLOAT = torch.float64
@@ -1061,6 +1064,86 @@ def test_multipliers_of_the_line_are_the_sums_in_the_rows(M: int, normalize: boo
         np.testing.assert_allclose(rows[f"line_gram_{k + 1}"], gram[:, k], rtol=1e-12)
         np.testing.assert_allclose(rows[f"line_pull_{k + 1}"], pull[:, k], rtol=1e-12)
         np.testing.assert_allclose(state["lam"][:, M + k], 0.3 * (pull - gram)[:, k], rtol=1e-12)
+
+
+# merits of Theorems 1 to 4
+
+
+@pytest.mark.parametrize("kind", ["equality", "inequality", "single"])
+def test_terms_of_the_merit_are_sums_over_the_steps(kind: str) -> None:
+    """Against an independent loop, whose own steps give |J' A_ag' lambda|^2."""
+    w = torch.tensor([[0.3, 0.7], [0.6, 0.4]], dtype=FLOAT)
+    runs = Runs.product(w, [0, 1])
+    options: dict[str, Any] = {"step_size": 0.05, "merit": True}
+    con = {r: reference.constraints(ray(runs.weights)[r].numpy()) for r in range(len(runs))}
+    theirs: dict[str, Any] = {"inner": "exact"}
+    algorithm: Algorithm
+    loop: Any = reference.run
+    if kind == "equality":
+        algorithm = FERERO(**options)
+    elif kind == "inequality":
+        algorithm = FERERO(line="none", upper=[0.6, None], **options)
+        bounded = reference.constraints(B_g=np.array([[1.0, 0.0]]), b_g=np.array([-0.6]))
+        con = dict.fromkeys(con, bounded)
+    else:
+        algorithm = FEREROSA(gamma=0.2, c_h=0.7, domain="simplex", **options)
+        loop = reference.run_sa
+        theirs = {"gamma": 0.2, "c_h": 0.7, "domain": "simplex", "lf0": 0.5}
+    ours = simulate(TOY, algorithm, runs, 40)
+    rows = algorithm.report(torch.from_numpy(ours.f[:, -1]), ours.state["alg"])
+    for r in range(len(runs)):
+        path = loop(problems.VLMOP2(20), ours.x[r, 0], con[r], steps=40, step_size=0.05, **theirs)
+        for term, value in reference.merit_terms(path, con[r], 2, 0.05).items():
+            assert float(rows[f"sum_{term}"][r]) == pytest.approx(value, rel=1e-7, abs=1e-12), term
+        assert float(rows["sum_violation"][r]) > 0.1
+
+
+def test_slackness_counts_constraints_that_hold_with_a_margin() -> None:
+    """lg' [-G]_+ in a wide cone, where what decreases f_2 increases f_1 towards its bound."""
+    F, J = random(40, 2, 5)
+    J[:, 0] = 0.05 * J[:, 0] - 0.3 * J[:, 1]
+    algorithm = FERERO(line="none", cone=A4.tolist(), upper=[1.2, None], c_g=0.1, merit=True)
+    state = state_of(algorithm, F)
+    _, after, _ = algorithm.weights(F, J @ J.mT, state, 0)
+    rows = algorithm.report(F, after)
+    con = reference.constraints(B_g=np.array([[1.0, 0.0]]), b_g=np.array([-1.2]))
+    found = rows["sum_slackness"].numpy()
+    for r in range(40):
+        K = (J[r] @ J[r].mT).numpy()
+        lam = reference.solve_enumeration(reference.dual(K, F[r].numpy(), A4, con, c_g=0.1))
+        left = max(1.2 - float(F[r, 0]), 0.0)
+        assert found[r] == pytest.approx(lam[2] * left, abs=1e-9)
+    assert (found > 1e-3).sum() > 10
+
+
+def test_estimates_of_the_merit_are_products_of_both_samples() -> None:
+    """w' J_2 J_1' w and H_1' H_2, which have no bias; |w' J_1|^2 and |H_1|^2 have one."""
+    F, J = random(3, 3, 16)
+    F2, J2 = random(3, 3, 17)
+    x = torch.zeros(3, J.shape[2], dtype=FLOAT)
+    algorithm = StochasticFEREROSA(gamma=0.3, c_h=0.4, merit=True)
+    state = state_of(algorithm, F)
+    total = np.zeros((2, 3))
+    for t in range(3):
+        w = np.einsum("rk,rkm->rm", state["lam"].numpy(), state["A_ag"].numpy())
+        total[0] += np.einsum("rm,rmp,rqp,rq->r", w, J2.numpy(), J.numpy(), w)
+        B = state["Bh"].numpy()
+        total[1] += np.einsum("rhm,rm,rhn,rn->r", B, F.numpy(), B, F2.numpy())
+        points = (TablePoint(x, Free(), 3, {}, F, J), TablePoint(x, Free(), 3, {}, F2, J2))
+        _, state, _ = algorithm.step(points, state, t, 0.1)
+    rows = algorithm.report(F, state)
+    np.testing.assert_allclose(rows["sum_stationarity"], total[0], rtol=1e-12)
+    np.testing.assert_allclose(rows["sum_violation_square"], total[1], rtol=1e-12)
+
+
+def test_a_merit_that_cannot_be_computed_is_refused() -> None:
+    with pytest.raises(ConfigError, match="subproblem=exact"):
+        FERERO(merit=True, subproblem="pgd")
+    both = FERERO(merit=True, upper=[0.5, None])
+    assert "beside an equality" in both.misfits(Spec(1, 2, 0, 5, Free()))[0]
+    assert FERERO(merit=True).misfits(Spec(1, 2, 0, 5, Free())) == []
+    with pytest.raises(ConfigError, match="ferero_stochastic"):
+        PublicCodeFERERO(merit=True)
 
 
 # EPO

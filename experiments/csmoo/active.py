@@ -10,7 +10,7 @@ import torch
 
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
-from mobench.artifacts.checks import AllOf, AtMost, Share, Within
+from mobench.artifacts.checks import AllOf, AtMost, Graded, Share, Within
 from mobench.artifacts.panels import curve, dress, grid, legend_below, level
 from mobench.artifacts.statistics import Mean, seed_columns, std
 from mobench.problems import ConstrainedGaussian
@@ -18,6 +18,7 @@ from mobench.problems import ConstrainedGaussian
 from .runs import METHODS, TIME, ZERO, Curves
 
 LAM = (0.1, 0.9)
+WELLS = np.polynomial.Polynomial([2.0, 0.25, -2.0, 0.0, 1.0])  # (x^2 - 1)^2 + x / 4 + 1 on X = [-2, 2]
 
 
 def end_of_penalty(problem: ConstrainedGaussian, lam: tuple[float, ...], beta: float) -> float:
@@ -71,6 +72,7 @@ def active(a: Artifact) -> None:
         "theorem-2",
         Within(large, x_best, 0.01, of="x").also(f"beta* = -V'/g' = {threshold:.4f} at x* = {x_best:.4f}"),
     )
+    judge_weak_pareto(a, main.problem, x_best)
     a.claim("csmoo1-active", Within(x["CSMOO-1"], x_best, 0.01, of="x"))
     small = [names[k] for k, b in beta.items() if b < threshold]
     violated = {name: ~shown[name].feasible for name in small}
@@ -82,6 +84,24 @@ def active(a: Artifact) -> None:
     a.check("below-beta", sharp.also(f"mean violation: {means}"))
     judge_asymptotic(a, main)
     a.note(f"lambda = (.1, .9) with the analytic ideal point, seeds {main.span}.")
+
+
+def judge_weak_pareto(a: Artifact, convex: ConstrainedGaussian, x_best: float) -> None:
+    """Theorem 3, of (15), which is convex, and of two equal objectives with two wells.
+
+    Where no constraint binds, a local minimum of f_1 = f_2 solves (14) locally, with y_1 = 0.
+    """
+    wells = WELLS.deriv().roots().real
+    local = float(wells.max())
+    x = torch.linspace(*convex.feasible_set, 100_001, dtype=torch.float64).unsqueeze(1)
+    M = convex.objectives
+    best = convex.values(torch.tensor([[x_best]], dtype=torch.float64))[:, :M]
+    gain = float((best - convex.values(x)[:, :M]).amin(1).max())
+    gains = {"(15)": gain, "two wells": float(WELLS(local) - WELLS(wells).min())}
+    of = "by how much a feasible point is better in all objectives"
+    full = AtMost(gains, 1e-9, of=of, digits=".3g")
+    curvature = f"two wells: at x = {local:.4f} f' = 0, f'' = {WELLS.deriv(2)(local):.2f}"
+    a.claim("theorem-3", Graded(full, AtMost(gain, 1e-9, of=of, digits=".3g")).also(curvature))
 
 
 def draw(a: Artifact, shown: Mapping[str, Curves], ends: Mapping[str, float]) -> None:

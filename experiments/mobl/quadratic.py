@@ -141,7 +141,11 @@ def falls(each: np.ndarray, mean: float, steps: int) -> Check:
     )
 
 
-THEOREMS = {"mgda": "Appendix D.5", "falling": "Theorem 5.5, NS", "cg": "Theorem 5.5, CG"}
+THEOREMS = {
+    "mgda": "Appendix D.5",
+    "falling": "Theorem 5.5 and Corollary 5.6 (eps^-1 steps), NS",
+    "cg": "Theorem 5.5 and Corollary 5.6 (eps^-1 steps), CG",
+}
 
 
 @artifact("mobl/theory")

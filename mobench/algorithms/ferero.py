@@ -28,6 +28,7 @@ from mobench.solvers.dual import Dual, solve_dual
 from mobench.solvers.pgd import projected_gradient
 
 Matrix = Sequence[Sequence[Real]]
+TERMS = ("stationarity", "slackness", "violation", "violation_square")  # of the theorems' merits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +49,12 @@ class Preferred(Algorithm):
             follows, with zeros for g in A and B_h.
         c_g, c_h: rates at which violations are driven to 0 (stable for step_size <= 1/c).
         domain: "adaptive" or "simplex".
+        merit: whether the rows have `sum_stationarity`, `sum_slackness`, `sum_violation` and
+            `sum_violation_square`: sums over the steps so far of |J' A_ag' lambda_t|^2, lg' [-G]_+,
+            |[G]_+|_1 + |H|_1 and |H|^2, the terms of which the merits of Theorems 1 to 4 are made.
     """
 
+    added_fields: ClassVar[Mapping[str, Any]] = {**Algorithm.added_fields, "merit": False}
     positive: ClassVar[bool] = True
     constraints: ClassVar[tuple[int, int | None]] = (0, None)
     constraint_kind: ClassVar[str | None] = "inequality"
@@ -69,6 +74,7 @@ class Preferred(Algorithm):
     c_g: Real = 1.0
     c_h: Real = 1.0
     domain: str = "adaptive"
+    merit: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -177,7 +183,8 @@ class Preferred(Algorithm):
         state = {"A": A, "Bg": Bg, "bg": bg, "Bh": Bh, "bh": bh}
         # expanded tensors share memory between runs; a checkpoint and a slice need their own
         state = {k: v.contiguous() for k, v in state.items()}
-        return {**state, "A_ag": torch.cat([A, Bg, Bh], dim=1), "lam": lam}
+        sums = {"merit": lam.new_zeros(len(lam), len(TERMS))} if self.merit else {}
+        return {**state, "A_ag": torch.cat([A, Bg, Bh], dim=1), "lam": lam, **sums}
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Float[Tensor, " R"]]:
         F = F.double()
@@ -193,7 +200,33 @@ class Preferred(Algorithm):
             Bg = state["Bg"][:, :own, :M]
             bg = state["bg"][:, :own]
             out["inequality_violation"] = _affine(Bg, F, bg).clamp_min(0).amax(-1)
+        if self.merit:
+            out |= {f"sum_{term}": state["merit"][:, k] for k, term in enumerate(TERMS)}
         return out
+
+    def _with_merit(
+        self,
+        state: State,
+        stationarity: Float[Tensor, " R"],
+        lg: Float[Tensor, "R g"],
+        F: Float[Tensor, "R K"],
+        other: Float[Tensor, "R K"] | None = None,
+    ) -> State:
+        """Returns the state with the terms of the merit of one step added to its sums.
+
+        Args:
+            stationarity: |J' A_ag' lambda|^2, or an estimate without bias.
+            lg: the multipliers of G.
+            F: the values that the step sees.
+            other: those of an independent sample, of which H H' is an estimate of |H|^2 without bias.
+        """
+        G = _affine(state["Bg"], F, state["bg"])
+        H = _affine(state["Bh"], F, state["bh"])
+        again = H if other is None else _affine(state["Bh"], other, state["bh"])
+        slackness = (lg * (-G).clamp_min(0)).sum(-1)
+        violation = G.clamp_min(0).sum(-1) + H.abs().sum(-1)
+        terms = [stationarity, slackness, violation, (H * again).sum(-1)]
+        return {**state, "merit": state["merit"] + torch.stack(terms, dim=-1)}
 
     def _domain(self, F: Float[Tensor, "R M"], state: State) -> tuple[Tensor, Tensor]:
         """Weights a (R, n) and sum s (R, 1) of lf' a = s."""
@@ -223,6 +256,11 @@ def _offset(b: Sequence[Real] | None, B: Tensor, what: str) -> Tensor:
             f"algorithm.{what} has {len(b)} entries, but there are {len(B)} rows; give one entry per row."
         )
     return B.new_tensor([float(x) for x in b])
+
+
+def _length_square(w: Float[Tensor, "R K"], gram: Float[Tensor, "R K K"]) -> Float[Tensor, " R"]:
+    """Returns |J' w|^2 = w' J J' w."""
+    return torch.linalg.vecdot(w, (gram @ w.unsqueeze(-1)).squeeze(-1))
 
 
 def _affine(B: Tensor, F: Tensor, b: Tensor) -> Tensor:
@@ -265,6 +303,21 @@ class FERERO(Preferred, Weighting):
             raise ConfigError(f"algorithm.inner_step={self.inner_step} must be > 0, and finite.")
         if not self.inner_tolerance >= 0:
             raise ConfigError(f"algorithm.inner_tolerance={self.inner_tolerance} must be >= 0.")
+        if self.merit and self.subproblem == "pgd":
+            raise ConfigError(
+                "algorithm.merit=true needs the minimisers of the subproblem, which subproblem=pgd does not "
+                "find: Theorem 1's merit is made of them. Choose algorithm.subproblem=exact."
+            )
+
+    def misfits(self, spec: Spec) -> list[str]:
+        found = super().misfits(spec)
+        bounded = spec.N or self.upper is not None or self.inequality_matrix is not None
+        if self.merit and self.line != "none" and bounded:
+            found.append(
+                "algorithm.merit=true needs the multipliers of the inequalities, which it does not compute "
+                f"beside an equality (algorithm.line={self.line})"
+            )
+        return found
 
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
@@ -281,6 +334,8 @@ class FERERO(Preferred, Weighting):
                 self._solver,
             )
             w, residual, failed, unsolvable = solve_dual(program, G, F)
+            if self.merit:
+                state = self._with_merit(state, _length_square(w, G), F.new_zeros(len(F), 0), F)
             return w, state, Info(residual, failed, unsolvable)
         a, s = self._domain(F, state)
         cG = self.c_g * _affine(state["Bg"], F, state["bg"]) if state["bg"].shape[1] else None
@@ -288,12 +343,16 @@ class FERERO(Preferred, Weighting):
             cH = self.c_h * _affine(state["Bh"], F, state["bh"]) if state["bh"].shape[1] else None
             return self._pgd(G, a, s, cG, cH, state)
         A = state["A_ag"]
+        n = a.shape[1]
         b = None
         if cG is not None:
             b = torch.nn.functional.pad(cG, (a.shape[1], 0))
             a = torch.nn.functional.pad(a, (0, cG.shape[1]))
         x, residual, failed = self._solver(A @ G @ A.mT, b, a, s.squeeze(-1))
-        return (x.unsqueeze(1) @ A).squeeze(1), state, Info(residual, failed)
+        w = (x.unsqueeze(1) @ A).squeeze(1)
+        if self.merit:
+            state = self._with_merit(state, _length_square(w, G), x[:, n:], F)
+        return w, state, Info(residual, failed)
 
     @property
     def _solver(self) -> Callable[..., Solution]:

@@ -43,7 +43,7 @@ class PublicCodeFERERO(StochasticFEREROSA):
         doubled: in the first step the weights of g and the change that the tolerance sees count twice. The
             image script does so: with its scalar lh_0 the weights are a matrix, over which both are summed.
     Raises ConfigError with inequalities, the adaptive domain, `gamma_decay` or `warm_steps`, which that code
-    does not have, and with `normalize`, as it always does that.
+    does not have, with `normalize`, as it always does that, and with `merit`.
     """
 
     constraints: ClassVar[tuple[int, int | None]] = (0, 0)
@@ -65,6 +65,11 @@ class PublicCodeFERERO(StochasticFEREROSA):
             raise ConfigError(
                 "ferero_public_code supports only the simplex domain without inequalities; use "
                 "ferero_stochastic."
+            )
+        if self.merit:
+            raise ConfigError(
+                "algorithm.merit=true is about the theorems on the printed algorithms, which "
+                "ferero_public_code is not; use ferero_stochastic."
             )
         if self.gamma_decay or self.warm_steps or self.normalize:
             raise ConfigError(

@@ -66,7 +66,12 @@ class FEREROSA(Preferred):
         h = state["bh"].shape[1]
         F = first.values().double()
         grad = first.vjp(self._weights(state).to(first.x.dtype))
-        change = (A_ag @ second.jvp(grad).double().unsqueeze(-1)).squeeze(-1)  # A_ag J_2 g
+        pushed = second.jvp(grad).double()
+        change = (A_ag @ pushed.unsqueeze(-1)).squeeze(-1)  # A_ag J_2 g
+        if self.merit:
+            other = second.values().double() if second is not first else None
+            square = torch.linalg.vecdot(self._weights(state), pushed)  # E |J' w|^2 over both samples
+            state = self._with_merit(state, square, lam[:, n : n + g], F, other)
         gamma = self.gamma if self.gamma_decay == 0 else self.gamma / (1.0 + t) ** self.gamma_decay
         if g:
             change[:, n : n + g] -= self.c_g * _affine(state["Bg"], F, state["bg"])

@@ -262,3 +262,20 @@ def run_sa(
     trajectory = descend(problem, x0, direction, steps=steps, box=box)
     trajectory.extra.update(multipliers=np.array(multipliers), H=trajectory.f @ con.B_h.T + con.b_h)
     return trajectory
+
+
+def merit_terms(trajectory: Trajectory, con: Constraints, n_f: int, step_size: float) -> dict[str, float]:
+    """The terms of the merits of Theorems 1 to 4, summed over the steps: the steps themselves are
+    -step_size J^T S^T lambda.
+    """
+    n_g = len(con.B_g)
+    total = dict.fromkeys(("stationarity", "slackness", "violation", "violation_square"), 0.0)
+    for t, lam in enumerate(trajectory.extra["multipliers"]):
+        moved = (trajectory.x[t + 1] - trajectory.x[t]) / step_size
+        G = con.B_g @ trajectory.f[t] + con.b_g
+        H = con.B_h @ trajectory.f[t] + con.b_h
+        total["stationarity"] += float(moved @ moved)
+        total["slackness"] += sum(lam[n_f + j] * max(-G[j], 0.0) for j in range(n_g))
+        total["violation"] += sum(max(x, 0.0) for x in G) + sum(abs(x) for x in H)
+        total["violation_square"] += sum(x * x for x in H)
+    return total
