@@ -175,8 +175,8 @@ def test_limitations_count_the_tolerances_that_are_older_than_their_rows() -> No
     rows = list(csv.DictReader((ROOT / "experiments/tolerances.csv").read_text().splitlines()))
     n = Counter(row["state"] for row in rows)
     page = " ".join((ROOT / "docs/limitations.md").read_text().split())
-    first = f"of {len(rows)} claims and checks, {n['same']} had the same tolerance and {n['same numbers']} the same"
-    assert first in page
+    assert f"of {len(rows)} claims and checks, {n['same']} had the same tolerance" in page
+    assert f"and {n['same numbers']} the same numbers in other words" in page
     assert f"{n['other numbers']} differ and {n['new']} are newer" in page
 
 
