@@ -2,9 +2,9 @@
 
 For each artifact of experiments/results/artifacts.yaml the commit that added its first rows is looked up; the
 program of the commit before it, in a worktree of its own, draws the artifact at smoke scale, and so does
-today's. Each claim then has the same tolerance, the same numbers in other words, or other numbers: these were
-written, or changed, after the rows; a claim that did not exist then is new. Table:
-experiments/tolerances.csv.
+today's. A tolerance is the same; reworded, with the same numbers; extended, with further numbers or a form
+that gives "partial"; or it has other numbers. A claim is new, or the old program did not draw the artifact. A
+comparison that was turned round in the same words would not be seen. Table: experiments/tolerances.csv.
 Run by hand (a quarter of an hour of one core):
 
     mobench keep --draw && python -m campaigns.tolerances [ARTIFACT ...]
@@ -29,6 +29,7 @@ from mobench.system.paths import outputs_root
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "experiments" / "results"
+RUNS = "experiments/results/runs"
 TABLE = ROOT / "experiments" / "tolerances.csv"
 FIELDS = ("artifact", "claim", "rows", "state", "before", "now")
 
@@ -50,12 +51,12 @@ def drawn(tree: Path, outputs: Path, artifact: str, overrides: list[str]) -> dic
 
 
 def first_rows(artifact: str, jobs: list[str]) -> str:
-    """Returns the commit that added the first rows of an artifact's jobs."""
+    """Returns the commit that added the first rows of an artifact's jobs, under whatever name."""
     added = [
-        git("log", "--diff-filter=A", "--format=%ct %H", "--reverse", "--", f"experiments/results/runs/{job}")
+        git("log", "--follow", "-M50%", "--diff-filter=A", "--format=%ct %H", "--", f"{RUNS}/{job}/final.csv")
         for job in jobs
     ]
-    lines = [text.splitlines()[0] for text in added if text]
+    lines = [text.splitlines()[-1] for text in added if text]
     return min(lines, key=lambda line: int(line.split()[0])).split()[1] if lines else ""
 
 
@@ -70,7 +71,10 @@ def state(before: str, now: str) -> str:
         return "new"
     if before == now:
         return "same"
-    return "same numbers" if numbers(before) <= numbers(now) else "other numbers"
+    if not numbers(before) <= numbers(now):
+        return "other numbers"
+    more = numbers(before) != numbers(now) or ("partial" in now and "partial" not in before)
+    return "extended" if more else "reworded"
 
 
 def compared(artifact: str, overrides: list[str], jobs: list[str], scratch: Path) -> list[dict[str, str]]:
@@ -87,8 +91,17 @@ def compared(artifact: str, overrides: list[str], jobs: list[str], scratch: Path
     for id, claim in now.items():
         old = before.get(id, {}).get("tolerance", "")
         is_now = claim["tolerance"]
-        line = {"artifact": artifact, "claim": id, "rows": commit[:10], "state": state(old, is_now)}
-        lines.append(line | {"before": old, "now": is_now})
+        found = state(old, is_now) if before else "not drawn then"
+        lines.append(
+            {
+                "artifact": artifact,
+                "claim": id,
+                "rows": commit[:10],
+                "state": found,
+                "before": old,
+                "now": is_now,
+            }
+        )
     return lines
 
 
@@ -103,24 +116,20 @@ def main() -> None:
     table = {(row["artifact"], row["claim"]): dict(row) for row in rows}
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
-        try:
-            for artifact, overrides in kept.items():
-                if only and artifact not in only:
-                    continue
-                settings = [o for o in overrides if not o.startswith(("scale=", "data=", "seeds="))]
-                provenance = outputs_root() / "kept" / "artifacts" / artifact / "provenance.json"
-                jobs = (
-                    list(json.loads(provenance.read_text())["jobs"].values()) if provenance.exists() else []
-                )
-                lines = compared(artifact, settings, jobs, scratch)
-                print(artifact, dict(Counter(line["state"] for line in lines)), flush=True)
-                table.update({(line["artifact"], line["claim"]): line for line in lines})
-                with TABLE.open("w", newline="") as file:
-                    writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-                    writer.writeheader()
-                    writer.writerows(table[key] for key in sorted(table))
-        finally:
-            git("worktree", "prune")
+        for artifact, overrides in kept.items():
+            if only and artifact not in only:
+                continue
+            settings = [o for o in overrides if not o.startswith(("scale=", "data=", "seeds="))]
+            provenance = outputs_root() / "kept" / "artifacts" / artifact / "provenance.json"
+            jobs = list(json.loads(provenance.read_text())["jobs"].values()) if provenance.exists() else []
+            lines = compared(artifact, settings, jobs, scratch)
+            print(artifact, dict(Counter(line["state"] for line in lines)), flush=True)
+            table.update({(line["artifact"], line["claim"]): line for line in lines})
+            with TABLE.open("w", newline="") as file:
+                writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(table[key] for key in sorted(table))
+    git("worktree", "prune")  # their folders are gone
 
 
 if __name__ == "__main__":

@@ -134,8 +134,8 @@ def _looks(path: Path) -> dict[tuple[str, str], str]:
         return {}
     with path.open(newline="", encoding="utf-8") as file:
         return {
-            (row["artifact"], row["claim"]): f"A second look ({row['by']}) "
-            f"{'agrees' if row['agrees'] == 'yes' else 'disagrees'}: {row['seen']}."
+            (row["artifact"], row["claim"]): f"A second look ({row['by']})"
+            f"{ {'yes': ' agrees', 'no': ' disagrees', '': ''}[row['agrees']] }: {row['seen']}."
             for row in csv.DictReader(file)
         }
 
