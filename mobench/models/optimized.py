@@ -4,9 +4,9 @@
 
 The optimizer is made for one network and given the stacked parameters (R, *shape) in the place of that
 network's. Where each entry moves by itself, as with SGD, Adam, AdamW and most others, that is R optimizers at
-the price of one. `Recipe.check` compares the two over the first steps of a job, in float64 and relative to the
-movement, and refuses an optimizer that mixes the entries of a tensor there (Adafactor, Muon); one that begins to
-mix them later is not found.
+the price of one. `Recipe.check` compares the two over the first steps of a job, in float64 and relative to
+the movement, and refuses an optimizer that mixes the entries of a tensor there (Adafactor, Muon); one that
+begins to mix them later is not found.
 """
 
 from __future__ import annotations
