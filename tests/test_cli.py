@@ -275,7 +275,7 @@ def test_experiment_lists() -> None:
     expanded, several = overrides.expand_experiments(["+experiment=omd_tch/all,ferero/fig7", "steps=1"])
     assert several
     figures = ("1", "2", "3", "3a", "4", "5", "6", "7")
-    others = ("other_seeds", "partitions", "table1", "table2")
+    others = ("other_seeds", "partitions", "table1", "table2", "vlmop2_hypervolume")
     names = ["omd_tch/bounds", *(f"omd_tch/fig{k}" for k in figures), *(f"omd_tch/{name}" for name in others)]
     assert expanded == [f"+experiment={','.join(names)},ferero/fig7", "steps=1"]
     assert overrides.expand_experiments(["+experiment=ferero/fig7"]) == (["+experiment=ferero/fig7"], False)

@@ -176,9 +176,10 @@ def test_limitations_count_the_tolerances_that_are_older_than_their_rows() -> No
     n = Counter(row["state"] for row in rows)
     page = " ".join((ROOT / "docs/limitations.md").read_text().split())
     said = (
-        f"of {len(rows)} claims and checks, {n['same']} had the same tolerance, {n['reworded']} the same numbers in other "
-        f"words, {n['extended']} further numbers or a form that gives *partial*, and {n['other numbers']} other numbers; "
-        f"{n['new']} are newer than their rows, and {n['not drawn then']} could not be drawn by the program of then"
+        f"of {len(rows)} claims and checks, {n['same']} had the same tolerance, {n['reworded']} the same "
+        f"numbers in other words, {n['extended']} further numbers or a form that gives *partial*, and "
+        f"{n['other numbers']} other numbers; {n['new']} are newer than their rows, and "
+        f"{n['not drawn then']} could not be drawn by the program of then"
     )
     assert said in page
 

@@ -9,6 +9,7 @@ from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Graded, Judged
 from mobench.artifacts.panels import dress, grid, legend_below
+from mobench.artifacts.rows import RunCount
 from mobench.artifacts.statistics import Mean
 
 from .runs import Curves, common
@@ -38,7 +39,11 @@ def starts(a: Artifact) -> None:
     draw(a, since)
     a.table(
         [
-            {"x_0": start, **{f"beta = {b:g}": value for b, value in sorted(found.items())}}
+            {
+                "x_0": start,
+                **{f"beta = {b:g}": value for b, value in sorted(found.items())},
+                "runs": sum((c.runs for c in runs[start].values()), RunCount(0, 0)),
+            }
             for start, found in since.items()
         ],
         given=("x_0",),

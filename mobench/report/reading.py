@@ -62,7 +62,7 @@ def _claims(value: Sequence[Any], entry: Entry) -> list[Claim]:
                 verdict="unreadable" if missing or verdict not in VERDICTS else cast("Verdict", verdict),
                 reason=text(reason) if (reason := record.get("reason")) else "",
                 timed=bool(record.get("timed")),
-                leans=text(record.get("leans") or ""),
+                leans=str(record.get("leans") or ""),
                 jobs=tuple(text(name) for name in record.get("jobs") or ()),
                 # artifacts that were drawn before there were gauges have none
                 gauges=tuple(g for g in gauges if isinstance(g, dict)) if isinstance(gauges, list) else (),
