@@ -126,7 +126,7 @@ def test_offline_run_is_read_back(tmp_path: Path, server: tuple[socket.socket, s
     (shown,) = report["history"]
     assert shown["figure/_type"] == "image-file"
     pictures = list(root.glob("wandb/*artifact*/files/" + shown["figure/path"]))
-    assert [p.read_bytes() for p in pictures] == [(root / "artifacts/ferero/fig7/figure.png").read_bytes()]
+    assert [p.read_bytes() for p in pictures] == [(drawn / "figure.png").read_bytes()]
     assert shown["claims/_type"] == "table-file"
 
 

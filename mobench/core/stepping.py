@@ -16,6 +16,7 @@ from mobench.core.sets import Box, Free, Intervals
 from mobench.core.types import State
 
 
+@runtime_checkable  # tests check types at run time
 class Stepper(Protocol):
     """A step of R runs, each of which moves as it would alone."""
 
