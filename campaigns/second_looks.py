@@ -31,7 +31,7 @@ FRESH = 50_000  # seeds of the looks start here; no artifact uses them
 
 
 class Look(NamedTuple):
-    """What another program, or another reading, says of a claim."""
+    """A claim that another program, or another reading, has checked."""
 
     artifact: str
     claim: str

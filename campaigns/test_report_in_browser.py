@@ -231,7 +231,7 @@ def probed(report: Path, profile: Path, pages: list[str], *flags: str) -> dict[s
 
 
 def played(report: Path, script: str, profile: Path, *flags: str) -> dict[str, Any]:
-    """What a script that runs beside the pages has seen."""
+    """Returns what a script that runs beside the pages reports."""
     harness = report / "harness.html"
     harness.write_text(script)
     quiet = (
@@ -258,9 +258,7 @@ def played(report: Path, script: str, profile: Path, *flags: str) -> dict[str, A
 
 
 def test_two_questions_take_one_click(outputs: Path, tmp_path: Path) -> None:
-    """Which method is best on constrained problems, and where does this number come from: each click is one
-    on a link that can be seen.
-    """
+    """One click on a visible link shows the best method for constraints, and one the source of a number."""
     artifact(outputs, "cross/bilevel", [claim("a", "check passed")], table=BOARD)
     saw = played(build().parent, QUESTIONS, tmp_path / "profile")
     assert saw["best"] == ["First in this run: good; no test was made. From cross/bilevel, laptop scale."]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import t as student
 
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
@@ -80,25 +79,18 @@ def judge(a: Artifact, since: dict[float, dict[float, Mean]], never: int) -> Non
     Intervals are widened for the number of starts (Bonferroni), since the best of them is asked for.
     """
 
-    def half(mean: Mean) -> float:
-        n = len(mean.values)
-        if n < 2:
-            return float("nan")
-        level = 1.0 - 0.05 / (2 * len(since))
-        return mean.half * float(student.ppf(level, n - 1) / student.ppf(0.975, n - 1))
-
     def seen(found: dict[float, Mean]) -> bool:
         short = all(m.mean <= ALMOST_AT_ONCE for b, m in found.items() if b)
         return LASTS[0] <= found[0.0].mean <= LASTS[1] and short
 
     def possible(found: dict[float, Mean]) -> bool:
-        zero = found[0.0]
-        short = all(m.mean - half(m) <= ALMOST_AT_ONCE for b, m in found.items() if b)
-        return zero.mean - half(zero) <= LASTS[1] and zero.mean + half(zero) >= LASTS[0] and short
+        short = all(m.mean - m.half_of(len(since)) <= ALMOST_AT_ONCE for b, m in found.items() if b)
+        zero, half = found[0.0].mean, found[0.0].half_of(len(since))
+        return zero - half <= LASTS[1] and zero + half >= LASTS[0] and short
 
     gaps = {start: Mean(found[0.0].values - found[5.0].values) for start, found in since.items()}
-    slower = [start for start, gap in gaps.items() if gap.mean > half(gap)]
-    never_slower = all(gap.mean + half(gap) < 0 for gap in gaps.values())
+    slower = [start for start, gap in gaps.items() if gap.mean > gap.half_of(len(since))]
+    never_slower = all(gap.mean + gap.half_of(len(since)) < 0 for gap in gaps.values())
     said = "; ".join(
         f"x_0 = {start:g}: " + ", ".join(f"{m.mean:.0f}" for _, m in sorted(found.items()))
         for start, found in since.items()

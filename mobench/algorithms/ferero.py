@@ -19,6 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.algorithms import ferero_geometry as geometry
+from mobench.algorithms.mgda import squared_length
 from mobench.core.algorithm import Algorithm, Context, Info, Real, State, Weighting
 from mobench.core.oracle import Spec
 from mobench.core.preferences import ray
@@ -258,11 +259,6 @@ def _offset(b: Sequence[Real] | None, B: Tensor, what: str) -> Tensor:
     return B.new_tensor([float(x) for x in b])
 
 
-def _length_square(w: Float[Tensor, "R K"], gram: Float[Tensor, "R K K"]) -> Float[Tensor, " R"]:
-    """Returns |J' w|^2 = w' J J' w."""
-    return torch.linalg.vecdot(w, (gram @ w.unsqueeze(-1)).squeeze(-1))
-
-
 def _affine(B: Tensor, F: Tensor, b: Tensor) -> Tensor:
     """B F + b."""
     return torch.baddbmm(b.unsqueeze(-1), B, F.unsqueeze(-1)).squeeze(-1)
@@ -335,7 +331,7 @@ class FERERO(Preferred, Weighting):
             )
             w, residual, failed, unsolvable = solve_dual(program, G, F)
             if self.merit:
-                state = self._with_merit(state, _length_square(w, G), F.new_zeros(len(F), 0), F)
+                state = self._with_merit(state, squared_length(w, G), F.new_zeros(len(F), 0), F)
             return w, state, Info(residual, failed, unsolvable)
         a, s = self._domain(F, state)
         cG = self.c_g * _affine(state["Bg"], F, state["bg"]) if state["bg"].shape[1] else None
@@ -351,7 +347,7 @@ class FERERO(Preferred, Weighting):
         x, residual, failed = self._solver(A @ G @ A.mT, b, a, s.squeeze(-1))
         w = (x.unsqueeze(1) @ A).squeeze(1)
         if self.merit:
-            state = self._with_merit(state, _length_square(w, G), x[:, n:], F)
+            state = self._with_merit(state, squared_length(w, G), x[:, n:], F)
         return w, state, Info(residual, failed)
 
     @property

@@ -104,12 +104,16 @@ class Mean:
     @cached_property
     def half(self) -> float:
         """Half of the interval's width; NaN if there are too few values."""
+        return self.half_of(1)
+
+    def half_of(self, several: int) -> float:
+        """Returns half of the interval's width where so many intervals shall hold together (Bonferroni)."""
         from scipy import stats
 
         n = len(self.values)
         if n < max(self.least, 2):
             return float("nan")
-        return float(stats.t.ppf(0.5 + LEVEL / 2, n - 1) * std(self.values) / np.sqrt(n))
+        return float(stats.t.ppf(1 - (1 - LEVEL) / (2 * several), n - 1) * std(self.values) / np.sqrt(n))
 
     @property
     def low(self) -> float:

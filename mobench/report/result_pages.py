@@ -22,14 +22,13 @@ from mobench.report.model import (
     UNDECIDED,
     VERDICTS,
     Artifact,
-    Entry,
     Evidence,
     Site,
     counted,
     mark,
     tally,
 )
-from mobench.report.words import duration
+from mobench.report.runtime import cost
 
 
 def result_pages(site: Site, images: Path | None = None) -> dict[str, str]:
@@ -63,7 +62,7 @@ def _environment() -> jinja2.Environment:
     env.filters |= {"cell": cell, "own_checks": own_checks, "spoken": spoken}
     env.globals |= {"VERDICTS": list(VERDICTS.values()), "CHECKS": CHECKS}
     env.globals |= {"tally": tally, "scales": scales_of, "rows": rows, "causes": causes, "abridged": abridged}
-    env.globals |= {"near_targets": near_targets, "leanings": leanings}
+    env.globals |= {"near_targets": near_targets, "leanings": leanings, "beyond": beyond}
     return env
 
 
@@ -81,13 +80,18 @@ def leanings(evidence: Sequence[Evidence]) -> str:
     return f"Of the {len(open_)} inconclusive claims, {', '.join(parts)}." if open_ else ""
 
 
-def cost(site: Site, entry: Entry) -> str:
-    """Writes the wall time of an artifact's jobs, one after another, and their hardware."""
-    jobs = [site.by_key[key] for key in dict.fromkeys(entry.jobs.values()) if key in site.by_key]
-    seconds = [job.seconds for job in jobs if job.seconds is not None]
-    if not seconds:
-        return ""
-    return f"; its jobs took {duration(sum(seconds))} on {', '.join(sorted({job.device for job in jobs}))}"
+def beyond(evidence: Sequence[Evidence]) -> list[str]:
+    """Returns the names of reproduced claims whose interval reaches beyond the tolerance."""
+    return [
+        f"{e.entry.id}: {e.claim.id}"
+        for e in evidence
+        if mark(e.claim).key == "yes"
+        and any(
+            g["spread"] is not None and abs(g["value"] - g["target"]) + g["spread"] > g["high"] - g["target"]
+            for g in e.claim.gauges
+            if g["target"] is not None
+        )
+    ]
 
 
 def near_targets(evidence: Sequence[Evidence]) -> list[tuple[str, int, int]]:

@@ -11,7 +11,7 @@ from mobench.report.words import duration
 def runtime(entry: Entry, site: Site) -> list[tuple[str, str]]:
     """Returns pairs of a device and a duration, then remarks that qualify them."""
     keys = dict.fromkeys(entry.jobs.values())
-    jobs = [site.by_key[key] for key in keys if key in site.by_key]
+    jobs = _jobs_of(entry, site)
     drawing = f"then {duration(entry.origin.get('seconds_drawing'))} for drawing"
     if not keys:
         return []
@@ -52,6 +52,16 @@ def runtime(entry: Entry, site: Site) -> list[tuple[str, str]]:
     if shared := sum(len(job.entries) > 1 for job in jobs):
         lines.append(("Shared", f"other artifacts share {shared} of {of}; a finished job is not rerun"))
     return lines
+
+
+def cost(site: Site, entry: Entry) -> str:
+    """Writes the wall time of an artifact's jobs, one after another, and their hardware; "" if unknown."""
+    timed = [job for job in _jobs_of(entry, site) if job.seconds is not None]
+    return f" ({_sum(timed)})" if timed else ""
+
+
+def _jobs_of(entry: Entry, site: Site) -> list[Job]:
+    return [site.by_key[key] for key in dict.fromkeys(entry.jobs.values()) if key in site.by_key]
 
 
 def two_workers(seconds: Sequence[float]) -> float:
