@@ -3,10 +3,12 @@
 A kept job that took at most --seconds when it was recorded is run again whole, as `mobench verify` does with
 a job of a bundle: a row is identical, lies in the interval of one more seed, or lies outside. Pairs of the
 boards are run again in a worktree without their rows, with the same seeds and trials, and their scores and
-angles are compared with the kept ones. Table: experiments/kept_rows.csv, a line for each job, and for each
-method of a board. Run by hand (an hour of one core, with MOBENCH_DATA for all jobs):
+angles are compared with the kept ones; with --perturb, from starts that are so much larger, which says what
+rounding alone may do to a row. Table: experiments/kept_rows.csv, a line for each job, and for each method of
+a board. Run by hand (an hour of one core, with MOBENCH_DATA for all jobs):
 
-    python -m campaigns.kept_rows [--seconds 90] [--boards preference many ...] [--replication 0]
+    python -m campaigns.kept_rows --seconds 90
+    python -m campaigns.kept_rows --boards preference single many constrained [--perturb 1e-14]
 """
 
 from __future__ import annotations
@@ -33,6 +35,17 @@ from mobench.system.paths import results_root
 TABLE = ROOT / "experiments" / "kept_rows.csv"
 FIELDS = ("group", "name", "rows", IDENTICAL, INSIDE, OUTSIDE, NOT_RUN, "largest", "mean", "words")
 ROUNDING = 1e-4  # of a score or an angle, which are kept with five digits
+# mobench with other starts: theta (1 + factor)
+PERTURBED = """
+import sys
+from mobench.core import loop
+factor, first = 1 + float(sys.argv.pop(1)), loop.first_state
+loop.first_state = lambda oracle, algorithm, rules, theta, *rest: first(
+    oracle, algorithm, rules, theta * factor, *rest
+)
+from mobench.cli.entry import main
+sys.exit(main())
+"""
 
 
 def jobs(seconds: float) -> Iterator[dict[str, object]]:
@@ -57,7 +70,7 @@ def jobs(seconds: float) -> Iterator[dict[str, object]]:
         yield {"group": "job", "name": key, "rows": number, **count, "words": words}
 
 
-def boards(names: list[str], replication: int) -> Iterator[dict[str, object]]:
+def boards(names: list[str], replication: int, perturb: float) -> Iterator[dict[str, object]]:
     """Runs all pairs of boards again, and yields a line for each board and method."""
     kept = rows.kept(replication)
     with tempfile.TemporaryDirectory() as folder:
@@ -74,7 +87,8 @@ def boards(names: list[str], replication: int) -> Iterator[dict[str, object]]:
             "MPLBACKEND": "Agg",
         }
         chosen = [f"cross.algorithms=[{','.join(methods)}]", f"cross.only=[{','.join(names)}]"]
-        command = [sys.executable, "-m", "mobench", "+experiment=cross/zoo", *chosen]
+        program = ["-c", PERTURBED, str(perturb)] if perturb else ["-m", "mobench"]
+        command = [sys.executable, *program, "+experiment=cross/zoo", *chosen]
         subprocess.run(
             [*command, f"cross.replication={replication}", "logger=local"],
             cwd=tree,
@@ -83,6 +97,7 @@ def boards(names: list[str], replication: int) -> Iterator[dict[str, object]]:
         )
         now = rows.read(outputs / "artifacts" / "cross" / "zoo" / "rows.csv.gz")
         git("worktree", "remove", "--force", str(tree))
+    group = f"replication {replication}{f', starts times 1 + {perturb:g}' if perturb else ''}"
     both = kept.merge(now, on=list(rows.KEY), suffixes=("", "_now"))
     for (board, method), pair in both[both["board"].isin(names)].groupby(["board", "method"]):
         moved = (pair["score_now"] - pair["score"]).abs().fillna(0)
@@ -91,7 +106,7 @@ def boards(names: list[str], replication: int) -> Iterator[dict[str, object]]:
             turned > ROUNDING * pair["angle"].abs().fillna(0)
         )
         yield {
-            "group": f"{board}, replication {replication}",
+            "group": f"{board}, {group}",
             "name": method,
             "rows": len(pair),
             IDENTICAL: int((~different).sum()),
@@ -108,6 +123,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.0)
     parser.add_argument("--boards", nargs="*", default=[])
     parser.add_argument("--replication", type=int, default=0)
+    parser.add_argument("--perturb", type=float, default=0.0)
     options = parser.parse_args()
     lines = csv.DictReader(TABLE.read_text().splitlines()) if TABLE.exists() else ()
     table: dict[tuple[str, str], dict[str, object]] = {
@@ -115,7 +131,7 @@ def main() -> None:
     }
     for source in (
         jobs(options.seconds),
-        boards(options.boards, options.replication) if options.boards else (),
+        boards(options.boards, options.replication, options.perturb) if options.boards else (),
     ):
         for line in source:
             print(*(f"{value}" for value in line.values()), flush=True)
