@@ -616,6 +616,7 @@ def test_a_board_by_angle_ranks_methods_that_follow_preferences() -> None:
     shown = boards(kept, ["preference"])
     (found,) = by_angle(shown)
     own = kept[(kept["board"] == "preference") & kept["problem"].isin(ranking("preference"))]
+    own = own.assign(angle=own["angle"].fillna(90.0))
     means = own.groupby(["method", "problem"])["angle"].mean().groupby("method").mean()
     assert ignoring(shown[0]) == ["mlm_cmoo"]
     assert found.methods == [m for m in means.sort_values().index if m in shown[0].methods]
