@@ -5,10 +5,12 @@ a job of a bundle: a row is identical, lies in the interval of one more seed, or
 boards are run again in a worktree without their rows, with the same seeds and trials, and their scores and
 angles are compared with the kept ones; with --perturb, from starts that are so much larger, which says what
 rounding alone may do to a row. Table: experiments/kept_rows.csv, a line for each job, and for each method of
-a board. Run by hand (an hour of one core, with MOBENCH_DATA for all jobs):
+a board. Run by hand (an hour of one core, with MOBENCH_DATA for jobs):
 
     python -m campaigns.kept_rows --seconds 90
-    python -m campaigns.kept_rows --boards preference single many constrained [--perturb 1e-14]
+    python -m campaigns.kept_rows --boards preference single many constrained --without phn cosmos
+
+and the latter with --perturb 1e-14 once more.
 """
 
 from __future__ import annotations
@@ -29,7 +31,6 @@ import pandas as pd
 from campaigns.tolerances import ROOT, git
 from mobench.bundle.verify import IDENTICAL, INSIDE, NOT_RUN, OUTSIDE, rerun
 from mobench.comparison import rows
-from mobench.errors import BundleError
 from mobench.system.paths import results_root
 
 TABLE = ROOT / "experiments" / "kept_rows.csv"
@@ -59,61 +60,63 @@ def jobs(seconds: float) -> Iterator[dict[str, object]]:
     for key in sorted((key for key in took if took[key] <= seconds), key=took.__getitem__):
         files = {f"runs/{key}/{path.name}": path.read_bytes() for path in (root / key).iterdir()}
         number = len(pd.read_csv(root / key / "final.csv"))
-        try:
-            found = rerun(files, {key: range(number)}, data, lambda line: None)
-        except BundleError as error:
-            yield {"group": "job", "name": key, "rows": number, NOT_RUN: number, "words": str(error)}
-            continue
+        found = rerun(files, {key: range(number)}, data, lambda line: None)
         count = Counter(one.outcome for one in found)
         words = next((one.words for one in found if one.outcome in (OUTSIDE, NOT_RUN)), "")
         words = words or next((one.words for one in found if one.words), "")
         yield {"group": "job", "name": key, "rows": number, **count, "words": words}
 
 
-def boards(names: list[str], replication: int, perturb: float) -> Iterator[dict[str, object]]:
-    """Runs all pairs of boards again, and yields a line for each board and method."""
+def boards(
+    names: list[str], without: list[str], replication: int, perturb: float
+) -> Iterator[dict[str, object]]:
+    """Runs the pairs of boards again, and yields a line for each board and method."""
     kept = rows.kept(replication)
+    kept = kept[kept["board"].isin(names) & ~kept["method"].isin(without)]
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         git("worktree", "add", "--detach", str(tree), "HEAD")
-        for path in (tree / "experiments" / "results" / "cross").glob("*.csv.gz"):
-            frame = rows.read(path)
-            rows.write(path, frame[~(frame["board"].isin(names) & (frame["replication"] == replication))])
-        methods = sorted(kept[kept["board"].isin(names)]["method"].unique())
-        outputs = Path(folder) / "outputs"
-        environment = os.environ | {
-            "PYTHONPATH": str(tree),
-            "MOBENCH_OUTPUTS": str(outputs),
-            "MPLBACKEND": "Agg",
-        }
-        chosen = [f"cross.algorithms=[{','.join(methods)}]", f"cross.only=[{','.join(names)}]"]
-        program = ["-c", PERTURBED, str(perturb)] if perturb else ["-m", "mobench"]
-        command = [sys.executable, *program, "+experiment=cross/zoo", *chosen]
-        subprocess.run(
-            [*command, f"cross.replication={replication}", "logger=local"],
-            cwd=tree,
-            env=environment,
-            check=True,
-        )
-        now = rows.read(outputs / "artifacts" / "cross" / "zoo" / "rows.csv.gz")
-        git("worktree", "remove", "--force", str(tree))
+        try:
+            now = _again(tree, Path(folder) / "outputs", kept, perturb)
+        finally:
+            git("worktree", "remove", "--force", str(tree))
+    both = kept.merge(now, "left", list(rows.KEY), suffixes=("", "_now"), validate="one_to_one")
     group = f"replication {replication}{f', starts times 1 + {perturb:g}' if perturb else ''}"
-    both = kept.merge(now, on=list(rows.KEY), suffixes=("", "_now"))
-    for (board, method), pair in both[both["board"].isin(names)].groupby(["board", "method"]):
-        moved = (pair["score_now"] - pair["score"]).abs().fillna(0)
-        turned = (pair["angle_now"] - pair["angle"]).abs().fillna(0)
-        different = (moved > ROUNDING * pair["score"].abs()) | (
-            turned > ROUNDING * pair["angle"].abs().fillna(0)
-        )
+    for (board, method), pair in both.groupby(["board", "method"]):
+        different = _differ(pair, "score") | _differ(pair, "angle")
+        change = pair["score_now"] - pair["score"]
         yield {
             "group": f"{board}, {group}",
             "name": method,
             "rows": len(pair),
             IDENTICAL: int((~different).sum()),
             OUTSIDE: int(different.sum()),
-            "largest": f"{moved.max():.4f}",
-            "mean": f"{(pair['score_now'] - pair['score']).mean():+.5f}",
+            "largest": f"{change.abs().max():.4f}",
+            "mean": f"{change.mean():+.5f}",
         }
+
+
+def _differ(pair: pd.DataFrame, name: str) -> pd.Series:
+    """Says of each row that a number differs by more than its digits, or is missing on one side only."""
+    then, now = pair[name], pair[f"{name}_now"]
+    return ((now - then).abs() > ROUNDING * then.abs()) | (then.isna() != now.isna())
+
+
+def _again(tree: Path, outputs: Path, kept: pd.DataFrame, perturb: float) -> pd.DataFrame:
+    """Returns the rows that the program in `tree` computes where it has none of the kept ones."""
+    names, (replication,) = kept["board"].unique(), kept["replication"].unique()
+    methods = sorted(kept["method"].unique())
+    for path in (tree / "experiments" / "results" / "cross").glob("*.csv.gz"):
+        frame = rows.read(path)
+        again = frame["board"].isin(names) & frame["method"].isin(methods)
+        rows.write(path, frame[~(again & (frame["replication"] == replication))])
+    environment = os.environ | {"PYTHONPATH": str(tree), "MOBENCH_OUTPUTS": str(outputs), "MPLBACKEND": "Agg"}
+    program = ["-c", PERTURBED, str(perturb)] if perturb else ["-m", "mobench"]
+    chosen = [f"cross.algorithms=[{','.join(methods)}]", f"cross.only=[{','.join(names)}]"]
+    chosen += [f"cross.replication={replication}", "logger=local"]
+    command = [sys.executable, *program, "+experiment=cross/zoo", *chosen]
+    subprocess.run(command, cwd=tree, env=environment, check=True)
+    return rows.read(outputs / "artifacts" / "cross" / "zoo" / "rows.csv.gz")
 
 
 def main() -> None:
@@ -122,6 +125,7 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=0.0)
     parser.add_argument("--boards", nargs="*", default=[])
+    parser.add_argument("--without", nargs="*", default=[], help="methods whose trials are jobs of their own")
     parser.add_argument("--replication", type=int, default=0)
     parser.add_argument("--perturb", type=float, default=0.0)
     options = parser.parse_args()
@@ -129,10 +133,8 @@ def main() -> None:
     table: dict[tuple[str, str], dict[str, object]] = {
         (line["group"], line["name"]): dict(line) for line in lines
     }
-    for source in (
-        jobs(options.seconds),
-        boards(options.boards, options.replication, options.perturb) if options.boards else (),
-    ):
+    again = boards(options.boards, options.without, options.replication, options.perturb)
+    for source in (jobs(options.seconds), again if options.boards else ()):
         for line in source:
             print(*(f"{value}" for value in line.values()), flush=True)
             table[str(line["group"]), str(line["name"])] = line
