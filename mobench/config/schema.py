@@ -258,7 +258,7 @@ def completed(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_removed(section: Any) -> Any:
-    removed = REMOVED_FIELDS.get(section.get("_target_"), {}) if isinstance(section, Mapping) else {}
+    removed = REMOVED_FIELDS.get(str(section.get("_target_")), {}) if isinstance(section, Mapping) else {}
     return {k: v for k, v in section.items() if k not in removed or v != removed[k]} if removed else section
 
 
