@@ -44,7 +44,7 @@ BAD = {
     "+experment=ferero/fig3": ["experment is unknown", "Did you mean 'experiment'"],
     "+experiment=ferero/fig33": [
         "experiment='ferero/fig33'",
-        "choose one of cross/bilevel",
+        "choose one of cross/profiles",
         "Did you mean 'ferero/fig3'",
     ],
     "+experiment=ferrero/all": ["ferrero/all does not name an artifact", "ferero/fig1"],

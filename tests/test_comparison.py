@@ -22,6 +22,7 @@ from mobench.artifacts.rows import JobRows
 from mobench.cli import cross
 from mobench.comparison import measures, rows, statistics, trials
 from mobench.config import compose
+from mobench.config.overrides import normalise
 from mobench.core import Weighting
 from mobench.core.algorithm import Info
 from mobench.errors import ConfigError, MobenchError, StoreError
@@ -29,6 +30,7 @@ from mobench.jobs.build import make_job
 from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
 from mobench.sweep import boards as planned
+from mobench.sweep.composer import with_command
 from tests.conftest import Run
 
 RANGES = {"step_size": [0.001, 1.0], "mu": [0.01, 10.0]}
@@ -464,11 +466,41 @@ def test_nothing_runs_unless_it_is_asked_for() -> None:
         ({"algorithms": ["lss"]}, "cross.algorithms: 'lss' is unknown"),
         ({"only": ["singel"]}, "cross.only: 'singel' is unknown"),
         ({"problem": {}}, "cross.problem is unknown"),
+        ({"boards": None}, "cross has no boards: add \\+experiment=cross/zoo"),
     ],
 )
 def test_bad_tables(change: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         planned.jobs({**table(), **change}, ["ls"], compose.compose)
+
+
+def test_overrides_in_a_list_need_no_inner_quotes() -> None:
+    written = [
+        "+cross.settings.ls=[space=full,preferences.weights=[[0.5,0.5]],'steps=3']",
+        "~cross.settings.tch",
+    ]
+    assert normalise(written) == [
+        '++cross.settings.ls=["space=full","preferences.weights=[[0.5,0.5]]",\'steps=3\']',
+        "++cross.settings.tch=null",
+    ]
+    assert normalise(["cross.algorithms=[ls,epo]"]) == ["++cross.algorithms=[ls,epo]"]
+
+
+def test_a_command_adds_to_the_ranges_settings_and_pairs_of_the_boards() -> None:
+    """A method of a command with a range of its own leaves those of the others, and their default."""
+    command = {
+        "algorithms": ["mine", "ls"],
+        "ranges": {"mine": {"step_size": [0.1, 1.0]}},
+        "settings": {"tch": None},
+        "pairs": {"constrained": {"ball": {"mine": ["algorithm.line=none"]}}},
+    }
+    own = with_command(table(), command)
+    assert own["algorithms"] == ["mine", "ls"]
+    assert own["boards"] == table()["boards"]
+    assert own["ranges"] == table()["ranges"] | command["ranges"]  # type: ignore[operator]
+    assert own["settings"] == table()["settings"] | {"tch": None}
+    assert own["pairs"] == table()["pairs"] | {"constrained.ball.mine": ["algorithm.line=none"]}
+    assert with_command(table(), {}) == table()
 
 
 # boards and pages

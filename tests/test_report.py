@@ -19,7 +19,7 @@ from PIL import Image
 from mobench.errors import MobenchError, StoreError
 from mobench.report import build, findings
 from mobench.report.__main__ import MARKERS, main, renew
-from mobench.report.boards import boards, score_boards
+from mobench.report.boards import score_boards
 from mobench.report.gauges import compared, draw
 from mobench.report.markdown import (
     paper_markdown,
@@ -801,35 +801,6 @@ def test_each_claim_is_counted_once_by_the_best_rows(tmp_path: Path) -> None:
     texts = [e for e in alone.iter() if e.tag.endswith("}text")]
     assert len(texts) > 4
     assert all(float(e.attrib["x"]) + 7 * len("".join(e.itertext())) <= wide for e in texts)
-
-
-BOARD = """problem,algorithm,share of hypervolume,rank,violation (max),note
-ball,good,0.9,"2 [1, 2]",1e-9,
-ball,bold,0.95,"1 [1, 2]",0.2,
-ball,lost,,,,it takes no constraints
-plane,good,0.7,1,0.0,
-plane,bold,0.6,2,0.0,
-plane,lost,,,,it takes no constraints
-"""
-
-
-def test_the_board_of_a_class_puts_feasible_methods_first(tmp_path: Path) -> None:
-    """From the overview it is one click to the answer."""
-    artifact(tmp_path, "cross/bilevel", [claim("a", "check passed")], table=BOARD)
-    (board,) = boards(collect(tmp_path))
-    assert [(line.name, line.rank, line.feasible) for line in board.lines] == [
-        ("good", 1.5, True),
-        ("bold", 1.5, False),
-    ]
-    assert board.lines[0].share == pytest.approx(0.8)
-    assert [line.name for line in board.absent] == ["lost"]
-    index = build(tmp_path)
-    assert "../../boards.html" in Page((index.parent / "artifacts/cross/bilevel.html").read_text()).links
-    assert "boards.html" in Page(index.read_text()).links
-    page = Page((index.parent / "boards.html").read_text())
-    said = "First in this run: good; no test was made. From cross/bilevel"
-    assert f"Bilevel problems ball, plane {said}" in page.text
-    assert "lost : it takes no constraints" in page.text
 
 
 def test_numbers_stand_beside_their_tolerances(tmp_path: Path) -> None:
