@@ -142,15 +142,10 @@ BAD = {
     ],
     "oracle=minibatch": ["VLMOP2", "nothing to sample", "oracle=exact"],
     "oracle=ema": ["VLMOP2", "nothing to sample", "oracle=exact"],
-    "oracle=federated_ema": ["VLMOP2", "finite sum", "problem=least_squares"],
     "oracle=ema oracle.blocks=9 problem=least_squares problem.n=4": ["oracle.blocks=9", "1..4"],
     "oracle=ema oracle.inner.batchsize=2 problem=least_squares": [
         "oracle.inner.batchsize is unknown",
         "'batch_size'",
-    ],
-    "oracle=federated_ema oracle.clients=[3,4] problem=least_squares": [
-        "oracle.clients=[3, 4]",
-        "sum to 256",
     ],
     "algorithm=mgda problem=constrained_gaussian oracle=ema": [
         "MGDA is not compatible with",

@@ -20,7 +20,6 @@ from mobench.errors import MobenchError, StoreError
 from mobench.report import build, findings
 from mobench.report.__main__ import MARKERS, main, renew
 from mobench.report.boards import score_boards
-from mobench.report.gauges import compared, draw
 from mobench.report.markdown import (
     paper_markdown,
     papers_markdown,
@@ -266,7 +265,6 @@ def test_pages_are_sound_and_self_contained(outputs: Path) -> None:
     assert kinds == {
         "index.html",
         "boards.html",
-        "compared.html",
         "claims.html",
         "data.html",
         "artifacts",
@@ -801,34 +799,6 @@ def test_each_claim_is_counted_once_by_the_best_rows(tmp_path: Path) -> None:
     texts = [e for e in alone.iter() if e.tag.endswith("}text")]
     assert len(texts) > 4
     assert all(float(e.attrib["x"]) + 7 * len("".join(e.itertext())) <= wide for e in texts)
-
-
-def test_numbers_stand_beside_their_tolerances(tmp_path: Path) -> None:
-    near = {"of": "V", "value": 1.05, "low": 0.9, "high": 1.1, "target": 1.0}
-    above = {"of": "gap", "value": 3e-3, "high": 1e-3, "unit": " s"}
-    records = [
-        claim("both", "partial", gauges=[near, above, {"of": "lost", "value": None, "high": 1.0}]),
-        claim("words", "reproduced"),
-    ]
-    artifact(tmp_path, "ferero/fig9", records)
-    strict = draw({"of": "tasks", "value": 1.0, "low": 1.0, "strict": True})
-    loose = draw({"of": "tasks", "value": 1.0, "low": 1.0, "strict": False})
-    assert strict is not None
-    assert loose is not None
-    assert (strict.asked, strict.holds) == ("more than 1", False)
-    assert (loose.asked, loose.holds) == ("at least 1", True)
-    ((paper, (one,), others),) = compared(collect(tmp_path))
-    assert (paper.id, one.evidence.claim.id, others) == ("ferero", "both", 1)
-    first, second = one.drawn  # what is outside of its tolerance comes first, what is lost is not drawn
-    assert (first.of, first.value, first.asked, first.holds) == ("gap", "0.003 s", "at most 0.001 s", False)
-    assert first.at > sum(first.band)
-    assert first.band[0] == 0
-    assert (second.value, second.asked, second.holds) == ("1.05", "1 ± 0.1", True)
-    low, width = second.band
-    assert (second.target, second.at) == pytest.approx((low + width / 2, low + 0.75 * width), abs=0.2)
-    page = Page((build(tmp_path).parent / "compared.html").read_text())
-    assert "artifacts/ferero/fig9.html#claim-1" in page.links
-    assert "gap 0.003 s at most 0.001 s" in page.text
 
 
 SCORES = """board,problem,method,place,score,low,high,p (Holm),feasible,reached,note

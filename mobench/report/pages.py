@@ -17,7 +17,6 @@ from markupsafe import Markup
 
 from mobench.config.method_names import NAMES
 from mobench.report.boards import score_boards
-from mobench.report.gauges import compared
 from mobench.report.model import VERDICTS, DataSet, Entry, Paper, Site, mark
 from mobench.report.runtime import runtime
 from mobench.report.wall import wall
@@ -28,7 +27,6 @@ OPEN_JOBS = 12  # a longer list of an artifact's jobs is folded
 NAVIGATION = (
     ("index.html", "Overview"),
     ("boards.html", "Leaderboards"),
-    ("compared.html", "Published and measured"),
     ("claims.html", "Claims"),
     ("data.html", "Data"),
 )
@@ -87,7 +85,6 @@ def pages(site: Site, thumbnails: dict[str, str]) -> Iterator[tuple[str, bytes]]
         **head,
     )
     yield page("boards.html", "boards.html", here="boards.html", boards=score_boards(site))
-    yield page("compared.html", "compared.html", here="compared.html", papers=compared(site))
     yield page("claims.html", "claims.html", here="claims.html")
     yield page(
         "data.html",
