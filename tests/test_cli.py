@@ -16,7 +16,7 @@ import pytest
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
-from mobench.cli import entry
+from mobench.cli import COMMANDS
 from mobench.config import compose, overrides, schema
 from mobench.errors import ConfigError
 from mobench.jobs.build import make_job
@@ -375,7 +375,7 @@ def test_no_argument_shows_the_help(mobench: Run) -> None:
     assert mobench("run", *QUICK).job.key == mobench(*QUICK).job.key
 
 
-@pytest.mark.parametrize("name", entry.COMMANDS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_of_its_own(
     mobench: Run, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
