@@ -29,7 +29,7 @@ from mobench.report.model import Entry, mark
 from mobench.report.papers import PaperInfo
 from mobench.report.reading import artifacts, collect
 from mobench.report.result_pages import result_pages
-from mobench.report.runtime import runtime, two_workers
+from mobench.report.runtime import runtime
 from mobench.report.sheets import sheet
 from mobench.report.wall import wall
 from mobench.report.words import duration, fact, glue, moment, number, text
@@ -359,26 +359,14 @@ def test_order_labels_and_provenance(outputs: Path) -> None:
     assert "outputs/runs/vlmop2-epo-aaaaaaaaaa 20 of 20 12.50 CPU Z bbbbbbbbbb" in page.text
 
 
-def test_timed_jobs_are_not_shared_by_workers(outputs: Path) -> None:
-    site = collect(outputs)
-    entry = next(e for e in site.entries if e.id == "ferero/fig10")
-    entry.origin["alone"] = True
-    assert (
-        dict(runtime(entry, site))["Two workers"]
-        == "the same, because its jobs are timed and run one after another"
-    )
-
-
 def test_expected_runtime_is_what_rows_know(outputs: Path) -> None:
     site = collect(outputs)
     said = {e.id: dict(runtime(e, site)) for e in site.entries}
     assert said["ferero/fig10"] == {
         "One core": "16 s for 2 jobs on CPU Z, then 0.5 s for drawing",
-        "Two workers": "about 12 s for the jobs in the listed order; the longest job takes 12 s",
-        "One GPU": "not measured, because none of its jobs ran on a GPU",
         "Unknown": "the time of 1 job, whose folder or time is missing",
     }
-    # one job on each device: neither line speaks for the whole, and nothing is said about two workers
+    # one job on each device: neither line speaks for the whole
     assert said["ferero/pictures"] == {
         "One core": "1 min 0 s for 1 job on CPU Z, then 0.5 s for drawing",
         "One GPU": "30 s for 1 job on NVIDIA H100",
@@ -404,7 +392,6 @@ def test_expected_runtime_is_what_rows_know(outputs: Path) -> None:
     site = collect(outputs)
     said = {e.id: runtime(e, site)[0][0] for e in site.entries if e.paper == "mobl"}
     assert said == {"mobl/fig0": "1 to 2 threads", "mobl/fig1": "4 threads", "mobl/fig2": "CPU"}
-    assert [two_workers(x) for x in ([], [3.0], [1.0, 1.0, 1.0], [1.0, 2.0, 4.0])] == [0.0, 3.0, 2.0, 5.0]
 
 
 @pytest.mark.parametrize(
