@@ -292,28 +292,6 @@ def test_columns_that_are_not_those_of_the_comparison() -> None:
         rows.check(some().assign(mine=1), "a.csv.gz")
 
 
-def test_rows_of_another_problem_are_refused(tmp_path: Path) -> None:
-    """Values of ZDT1 are merged; those of another front, and those with a factor, name the difference."""
-    rows.write(tmp_path / "a.csv.gz", some("mine"))
-    merge = ["merge", str(tmp_path / "a.csv.gz"), "--out", str(tmp_path / "out.csv.gz")]
-    x = torch.rand(6, 10, generator=torch.Generator().manual_seed(0), dtype=torch.float64).numpy()
-    g = 1 + 9 * x[:, 1:].mean(1)
-    zdt1 = np.stack([x[:, 0], g * (1 - np.sqrt(x[:, 0] / g))], 1)
-    other = np.stack([x[:, 0], g * (1 - (x[:, 0] / g) ** 2)], 1)
-    for values, said in ((zdt1, ""), (other, "another problem"), (2 * zdt1, "Map its values first")):
-        table = pd.DataFrame(np.hstack([x, values]))
-        table.columns = [*(f"x_{k}" for k in range(1, 11)), "f_1", "f_2"]
-        table.to_csv(tmp_path / "values.csv", index=False)
-        command = [*merge, "--values", f"zdt1={tmp_path / 'values.csv'}"]
-        if said:
-            with pytest.raises(ConfigError, match=said):
-                cross.run(command)
-        else:
-            assert cross.run(command) == 0
-    with pytest.raises(ConfigError, match="no rows of zdt2, but of zdt1"):
-        cross.run([*merge, "--values", f"zdt2={tmp_path / 'values.csv'}"])
-
-
 def test_the_command_joins_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows.write(tmp_path / "a.csv.gz", some("ls"))
     rows.write(tmp_path / "b.csv.gz", some("mine"))
