@@ -31,6 +31,7 @@ from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
 from mobench.sweep import boards as planned
 from mobench.sweep.composer import with_command
+from mobench.sweep.planner import plan
 from tests.conftest import Run
 
 RANGES = {"step_size": [0.001, 1.0], "mu": [0.01, 10.0]}
@@ -479,6 +480,16 @@ def test_a_command_adds_to_the_ranges_settings_and_pairs_of_the_boards() -> None
     assert own["settings"] == table()["settings"] | {"tch": None}
     assert own["pairs"] == table()["pairs"] | {"constrained.ball.mine": ["algorithm.line=none"]}
     assert with_command(table(), {}) == table()
+
+
+def test_pairs_that_do_not_fit_are_listed_with_their_reasons() -> None:
+    """FORUM needs a lower level, which no problem of the board has: nothing runs, and nothing is an error."""
+    chosen = ["cross.algorithms=[forum]", "cross.only=[single]", "scale=smoke", "logger=local"]
+    found = plan(["+experiment=cross/zoo", *chosen])
+    assert found.jobs == []
+    refused = found.refused["cross/zoo"]
+    assert set(refused) == {f"single.{problem}.forum" for problem in problems_of("single")}
+    assert all("FORUM is not compatible with" in reason for reason in refused.values())
 
 
 # boards and pages
