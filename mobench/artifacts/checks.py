@@ -19,7 +19,7 @@ Short constructors make the data:
 | the same                               | `Equal`                                                    |
 | none of the above                      | `Judged`                                                   |
 | several                                | `AllOf`, `Graded` (partial where a weaker one holds)       |
-| not measured well enough               | `Undecided`, `check.provided(enough, "why not")`           |
+| not measured well enough               | `check.provided(enough, "why not")`                        |
 
 A number is a float, a `Mean` over seeds (compared by its mean, written with its interval), or a mapping from
 names to them: then every one must hold, and with `partial=True` some make it partial. A NaN never holds, and
@@ -863,11 +863,6 @@ def Judged(
     outcome = bool(holds) if isinstance(holds, np.bool_) else holds
     undecided = why if why and outcome is None else None
     return Verbal(outcome=outcome, texts=(measured, tolerance), undecided=undecided, excluded=excluded)
-
-
-def Undecided(reason: str, check: Check | None = None) -> Check:
-    """Returns what these rows cannot decide. `check`: what was measured nevertheless."""
-    return replace(check or Judged(None, "–", "–"), undecided=reason)
 
 
 def AllOf(*checks: Check, partial: bool = False) -> Several:

@@ -163,9 +163,7 @@ class Root:
     jobs: dict[str, Any] = field(default_factory=dict)
     grid: Any = None  # jobs as a product of lists (mobench/sweep/grid.py)
     like: Any = None  # jobs of another experiment
-    cross: dict[str, Any] = field(
-        default_factory=dict
-    )  # algorithms x problems instead of jobs (mobench/sweep/cross_table.py)
+    cross: dict[str, Any] = field(default_factory=dict)  # boards of a comparison (mobench/sweep/boards.py)
     # what a job returns to another sweeper than mobench's: hypervolume, a column, or a list
     objective: Any = None
     data: Any = None
