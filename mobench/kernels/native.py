@@ -102,7 +102,10 @@ def _folders() -> list[Path]:
     """Where object files may lie, as Numba's own: where the user says, else beside the package or at home."""
     if folder := os.environ.get("MOBENCH_CACHE"):
         return [Path(folder).absolute() / "native"]
-    return [Path(__file__).with_name("__pycache__"), Path.home() / ".cache" / "mobench"]
+    folders = [Path(__file__).with_name("__pycache__")]
+    with contextlib.suppress(RuntimeError):  # a user without a home
+        folders.append(Path.home() / ".cache" / "mobench")
+    return folders
 
 
 def _kept(file: str, make: Callable[[], bytes]) -> bytes:
