@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -288,27 +289,6 @@ def test_artifact_on_a_full_disk(mobench: Run, monkeypatch: pytest.MonkeyPatch) 
     assert not (folder / "claims.json").exists() or (folder / "claims.json").read_bytes() == claims
 
 
-def test_launcher(tmp_path: Path) -> None:
-    """Two processes train, this one draws. They live on from the jobs that ran beside each other to those
-    that run alone; what they were told must not.
-    """
-    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="needs hydra-joblib-launcher")
-    root = tmp_path / "outputs"
-    two = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "logger=local", "progress=false")
-    done = shell(root, "+experiment=ferero/fig7,mlm_cmoo/table1", "scale=smoke", *two, timeout=600)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("18 jobs, 0 already finished, 18 to run")
-    check_folder(root / "artifacts/ferero/fig7", "smoke")
-    status = [json.loads(p.read_text()) for p in root.glob("runs/*/status.json")]
-    assert [s["status"] for s in status] == ["done"] * 18
-    told: dict[bool, set[int]] = {True: set(), False: set()}
-    for path in root.glob("runs/*/meta.json"):
-        told[path.parent.name.startswith("multimnist")].add(json.loads(path.read_text())["at_once"])
-    assert told == {True: {1}, False: {2}}
-    assert "Error executing job" not in done.stderr
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["outputs"]
-
-
 def test_timed_jobs_run_alone(mobench: Run, planner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever launches them: first all others together, then each by itself. Not where that takes hours."""
     alone = {
@@ -459,6 +439,23 @@ def lost_runs_are_said(root: Path, known: list[str]) -> None:
         assert any(re.search(r"\d of \d", cell) for cell in cells), id
 
 
+JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+# two processes train this paper's jobs, and another one draws. They live on from the jobs that ran beside
+# each other to those that run alone; what they were told must not
+BESIDE = "mlm_cmoo"
+
+
+def plugged(launcher: str) -> bool:
+    """A launcher of Hydra's is installed."""
+    plugin = f"hydra_plugins.hydra_{launcher}_launcher"
+    return all(importlib.util.find_spec(name) for name in ("hydra_plugins", plugin))
+
+
+def told(root: Path, keys: set[str]) -> set[int]:
+    """How many jobs at once each of these jobs was told of."""
+    return {json.loads((root / "runs" / key / "meta.json").read_text())["at_once"] for key in keys}
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("paper", sorted({id.split("/")[0] for id in choices("experiment")}))
 def test_every_artifact_at_smoke_scale(paper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -467,17 +464,26 @@ def test_every_artifact_at_smoke_scale(paper: str, tmp_path: Path, monkeypatch: 
     """
     root = tmp_path / "outputs"
     announced = None
+    launcher: tuple[str, ...] = ()
     if DRAWN in os.environ:
         root = Path(os.environ[DRAWN])
     else:
         began = time.monotonic()
-        done = shell(root, f"+experiment={paper}/all", "scale=smoke", "logger=local", timeout=280)
+        launcher = JOBLIB if paper == BESIDE and plugged("joblib") else ()
+        command = (f"+experiment={paper}/all", "scale=smoke", "logger=local", "progress=false")
+        done = shell(root, *command, *launcher, timeout=280)
         assert done.returncode == 0, done.stderr
         assert "Traceback" not in done.stderr
         jobs_said = re.match(r"(\d+) jobs", done.stdout)
         announced = int(jobs_said[1]) if jobs_said else 0  # boards are drawn from rows that come with mobench
         print(f"{paper} at smoke scale: {time.monotonic() - began:.0f} s")
     known = [id for id in choices("experiment") if id.startswith(f"{paper}/")]
+    if paper == BESIDE:
+        timed = set(read(root / f"artifacts/{BESIDE}/table1")["provenance"]["jobs"].values())
+        others = {key for id in known for key in read(root / "artifacts" / id)["provenance"]["jobs"].values()}
+        assert told(root, timed) == {1}
+        if announced is not None and launcher:
+            assert told(root, others - timed) == {2}
     artifacts, waiting = FEWEST.get(paper, (11, 50))
     assert len(known) >= artifacts
     counts: dict[str, int] = {}
