@@ -123,7 +123,12 @@ def starts_three(a: Artifact) -> None:
         f"from some start at least {100 * STAY:g} % of each method's runs have none",
         excluded=EXCLUDED if excluded else "",
     ).partial_at_best()
-    a.claim("stay-feasible", check)
+    chance = ", ".join(f"{(1 - share) ** RUNS:.2f} from x_0 = {start:g}" for start, share in worst.items())
+    words = (
+        f"It does not hold of every run, but {RUNS} runs of a method, as the paper has, all stay feasible "
+        f"with probability {chance}. Decided by the paper's seeds, or by a share, of which it prints none."
+    )
+    a.claim("stay-feasible", check.provided(excluded or check.holds is not False, words))
 
 
 def table_and_note(a: Artifact, shown: Mapping[str, Curves]) -> None:

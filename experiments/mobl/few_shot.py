@@ -44,6 +44,7 @@ U_COLOURS = (st.GREY, st.SKY, st.BLUE, st.RED)
 TRADE_OFF = "$u$: the constant that trades the preference $r$ against stationarity."
 INNER = "$D$: steps in the lower level's variables for each outer step."
 D_COLOURS = (st.ORANGE, st.GREEN, st.BLUE)
+READINGS = {"query_15": (5, 15), "query_5": (5, 5), "support_1": (1, 15)}  # images a class in S_i, D_i
 PAPERS = {"s5": 5, "s_more": 10}  # tasks in the paper; a claim is the same where fewer are run
 
 
@@ -789,3 +790,28 @@ def _judge_without_preference(a: Artifact, name: str, job: FewShot) -> None:
     of = f"how many times smaller it becomes, from {square[1]:.2e} to {square[-1]:.2e}"
     falls = AtLeast(square[1] / square[-1], 10, of=of, digits=".0f")
     a.claim("stationary-{papers}", falls, **about)
+
+
+@artifact("mobl/readings")
+def readings(a: Artifact) -> None:
+    """Leads of the preferred task in the first steps, by how many images a task has."""
+    fig, (axes,) = grid(1, len(READINGS), figsize=(7.0, 2.6), sharey=True)
+    for ax, (name, (support, query)) in zip(axes, READINGS.items(), strict=True):
+        job = FewShot(a.jobs[name])
+        sizes = f"{support} image{'s' if support > 1 else ''} a class in S_i, {query} in D_i"
+        ax.axhline(0.0, color=st.GREY, lw=0.7)
+        for (kind, prefix), color in zip(KINDS.items(), (st.BLUE, st.ORANGE), strict=True):
+            found = leads(job, prefix)
+            band(ax, found.index.to_numpy(), found.to_numpy(), kind, color)
+        dress(ax, "outer step $k$", title=sizes, small=True)
+        step = early(job)
+        known = f"No step has a mean training accuracy of {EARLY:g} %. Decided by longer runs."
+        ahead = {
+            kind: over_seeds([] if step is None else leads(job, prefix).loc[step].to_numpy())
+            for kind, prefix in KINDS.items()
+        }
+        check = SurelyAbove(ahead, of=f"lead at step {step}", **SURE)
+        a.check("{name}", check.provided(step is not None, known), name=name, sizes=sizes, early=f"{EARLY:g}")
+    axes[0].set_ylabel("lead of the preferred task, pp")
+    axes[0].legend()
+    a.figure(fig)
