@@ -114,7 +114,7 @@ def judge_sites(picked: dict[str, pd.DataFrame], own: str) -> Check:
     won = [site for k, site in enumerate(SITES) if means[own][k] < means[best[k]][k]]
     lost = []
     for k, site in enumerate(SITES):
-        lead = Mean.paired(*(site_losses(picked[m], k) for m in (own, best[k])), least=3)
+        lead = Mean.paired(site_losses(picked[own], k), site_losses(picked[best[k]], k), least=3)
         if lead.mean > lead.half_of(len(SITES)):
             lost.append(site)
     excluded = len(lost) > len(SITES) - MOST_SITES
