@@ -11,7 +11,7 @@ import torch
 
 from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
-from mobench.artifacts.checks import Above, Largest, Within
+from mobench.artifacts.checks import Above, Graded, Largest, Within
 from mobench.artifacts.panels import dress, grid
 from mobench.artifacts.published import published
 from mobench.artifacts.statistics import Mean
@@ -131,13 +131,15 @@ def vlmop2_hypervolume(a: Artifact) -> None:
         printed = listed[names[0]][0] - listed[names[1]][0]
         a.claim("adaptive-{kind}", check, rests_on=[f"omd_{kind}"], kind=kind, printed=printed)
     means = {m.column: float(measured[key].mean()) for key, m in METHODS.items()}
-    a.claim("tch-largest", Largest(means, "TCH", of="hypervolume", digits=".4f"))
+    same = {m.column: means[m.column] for m in METHODS.values() if not m.other}
+    largest, weaker = (Largest(of, "TCH", of="hypervolume", digits=".4f") for of in (means, same))
+    a.claim("tch-largest", Graded(largest, weaker.also("of the methods that are run as in the listing")))
     near = Within(Mean(measured["tch"], least=3), best, 0.001, of="TCH's hypervolume", digits=".4f")
     a.check("exact", near)
     a.note(
         "Reference point (1, 1); ten preferences in even steps from 0.01 to 0.99; 1000 steps; seeds 0, 19, "
-        "42, whose starts are other draws than theirs. Methods that return the last iterate are evaluated "
-        "before the last step there."
+        "42 (LS: 297 more), whose starts are other draws than theirs. Methods that return the last iterate "
+        "are evaluated before the last step there."
     )
 
 
