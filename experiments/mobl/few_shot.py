@@ -823,7 +823,8 @@ def readings(a: Artifact) -> None:
         for (kind, prefix), color in zip(KINDS.items(), (st.BLUE, st.ORANGE), strict=True):
             found = leads(job, prefix)
             band(ax, found.index.to_numpy(), found.to_numpy(), kind, color)
-        dress(ax, "outer step $k$", title=sizes, small=True)
+        title = sizes.replace(", ", ",\n", 1).replace("S_i", "$S_i$").replace("D_i", "$D_i$")
+        dress(ax, "outer step $k$", title=title, small=True)
         step = early(job)
         if step is None and name == "anew":  # no ceiling is near
             step = int(job.rows.history["step"].max())
