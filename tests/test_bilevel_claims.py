@@ -201,6 +201,21 @@ def test_a_lead_that_the_ceiling_ends_is_found_before_it(monkeypatch: pytest.Mon
     assert "No step has a mean training accuracy of 80 %" in found["early-training"].reason
 
 
+def test_without_80_percent_the_last_step_of_images_drawn_anew_is_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
+    job = rows_of(70.0, 60.0)
+    job.history = pd.concat([rows_of(40.0, 50.0).history.assign(step=0), job.history.assign(step=9)])
+    found = claims_of("mobl/readings", {"query_5": job, "anew": job})
+    assert found["query_5"].verdict == "inconclusive"
+    assert found["anew"].verdict == "check passed"
+    assert "lead at step 9: training +10.0 pp" in found["anew"].measured
+    reached = rows_of(100.0, 80.0).history
+    job.history = pd.concat([reached.assign(step=5), job.history])
+    assert "lead at step 5" in claims_of("mobl/readings", {"anew": job})["anew"].measured
+
+
 def test_figure_4_is_drawn_without_the_trade_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """artifact.only may leave out its job, which takes as long as the others together."""
     panels: list[Any] = []

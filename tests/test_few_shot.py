@@ -5,12 +5,16 @@ both levels against autograd.
 from __future__ import annotations
 
 import contextlib
+import copy
+import gc
 import hashlib
 import io
+import itertools
 import pickle
 import random
 import subprocess
 import sys
+import weakref
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,21 +27,27 @@ import yaml
 from torch import Tensor
 
 from benchmarks.bilevel import plain_loop
+from mobench.algorithms.wc_mhgd import WCMHGD
 from mobench.config.schema import conf_dir
+from mobench.core import loop
 from mobench.core.bilevel import GraphView, newton
 from mobench.core.preferences import Runs
+from mobench.core.types import State
 from mobench.data import episodes
 from mobench.data import fewshot as source
 from mobench.data import images as base
-from mobench.data.episodes import draw_episodes
+from mobench.data.episodes import draw_episodes, redraw_images
 from mobench.data.fewshot import FewShot, load_fewshot
 from mobench.errors import ConfigError, DataError
+from mobench.jobs.build import make_job
+from mobench.jobs.job import identity
 from mobench.models import fewshot as model
 from mobench.models.fewshot import FewShotNet
 from mobench.oracles import Hypergradient, ValueGap
 from mobench.problems.few_shot import FewShotLearning
 from tests.conftest import Run
 from tests.reference.bilevel import SoftmaxHead
+from tests.test_runner import composed
 
 DIGESTS = {
     "digits": "750b44ed07d1b1488ecaaad78edb2c5cd99819674e67e7108bb1cb63b744fe01",
@@ -127,7 +137,7 @@ def test_artifacts_know_cifar100_and_the_subset_by_their_labels() -> None:
         if "data=cifar100" in paper.get("overrides", ""):
             asked.append(path.stem)
             assert (paper["data"], paper["samples"]) == ([source.label_of(False)], [source.label_of(True)])
-    assert len(asked) == 7
+    assert len(asked) == 8
 
 
 ABOVE = np.arange(100) % 20  # a made-up hierarchy
@@ -859,3 +869,135 @@ def test_ten_tasks_of_cifar100(data_folder: Path) -> None:
     rows = bound.view(x).jacobian(bound.initial_lower(runs).float(), [])
     assert rows.shape == (1, 10, problem.dim)
     assert torch.isfinite(rows).all()
+
+
+# --- images drawn anew in each step -------------------------------------------------------------------------
+
+
+def test_redrawn_images_are_of_the_same_classes() -> None:
+    data = load_fewshot("digits", "")
+    first = draw_episodes(data, 3, tasks=3, ways=4, support=2, query=3, test=7, sampler="named")
+    drawn = [redraw_images(data, first, 3, t) for t in range(3)]
+    for own in drawn:
+        assert torch.equal(own.classes, first.classes)
+        assert torch.equal(own.test, first.test)
+        items = torch.cat([own.support, own.query, own.test], dim=1)
+        assert len(set(items.flatten().tolist())) == items.numel() == 3 * 4 * 12
+        for part in ("support", "query"):
+            index = getattr(own, part)
+            assert index.shape == getattr(first, part).shape
+            for s in range(3):
+                assert data.labels[index[s]].tolist() == own.classes[s][own.labels(part)].tolist()
+    for part in ("support", "query"):  # of every task, in steps that follow each other
+        for one, other in itertools.pairwise(getattr(own, part) for own in drawn):
+            assert all(set(a.tolist()) != set(b.tolist()) for a, b in zip(one, other, strict=True))
+    assert redraw_images(data, first, 3, 2).digest == drawn[2].digest
+    assert len({redraw_images(data, first, seed, 2).digest for seed in (3, 4)}) == 2
+    arrays = (drawn[2].support, drawn[2].query, drawn[2].test, drawn[2].classes)
+    assert drawn[2].digest == hashlib.sha256(b"".join(a.numpy().tobytes() for a in arrays)).hexdigest()
+
+
+def test_every_image_but_those_of_the_test_is_redrawn_in_time() -> None:
+    data = made_up(classes=4, images=9)
+    first = draw_episodes(data, 0, tasks=2, ways=2, support=1, query=2, test=3, sampler="named")
+    drawn = [redraw_images(data, first, 0, t) for t in range(150)]
+    for part in ("support", "query"):
+        seen = set(torch.stack([getattr(own, part) for own in drawn]).flatten().tolist())
+        assert seen == set(range(36)) - set(first.test.flatten().tolist())
+
+
+@pytest.mark.parametrize("execution", ["loop", "grouped"])
+def test_a_step_is_taken_on_its_own_images(execution: str) -> None:
+    """Against autograd on these images; what is measured, and y*(x), are of those of the seed."""
+    fixed, problem = tiny(), tiny(redraw=True, execution=execution)
+    x, y = starts(problem, RUNS)
+    oracle, other = (Hypergradient(p, RUNS, inner_steps=3, inner_step=0.3) for p in (problem, fixed))
+    seen = []
+    for t in (0, 1, 7):
+        f, g = graph(problem.at_step(t), RUNS)
+        leaf = x.clone().requires_grad_()
+        z = y.clone().requires_grad_()
+        for _ in range(3):
+            z = z - 0.3 * torch.autograd.grad(g(leaf, z).sum(), z, create_graph=True)[0]
+        values = f(leaf, z)
+        point = oracle.at(x, {"y": y}, t)
+        close(point.values(), values.detach(), 1e-10)
+        close(point.state["y"], z.detach(), 1e-10)
+        for s in range(3):
+            (row,) = torch.autograd.grad(values[:, s].sum(), leaf, retain_graph=True)
+            close(point.jacobian()[:, s], row, 1e-8)
+        seen.append(values.detach())
+        ends = point.state["y"]
+        for name, column in oracle.columns(x, point.values(), point).items():
+            close(column, other.problem.columns_at(x, ends)[name])
+    assert not torch.isclose(seen[0], seen[1]).any()
+    assert not torch.isclose(seen[1], seen[2]).any()
+    close(oracle.exact(x), other.exact(x), 1e-7)
+    assert problem.facts(RUNS) == fixed.facts(RUNS)
+
+
+def test_the_value_gap_takes_the_images_of_the_step() -> None:
+    problem = tiny(redraw=True)
+    oracle = ValueGap(problem, RUNS, inner_steps=2, inner_step=0.3)
+    x, y = starts(problem, RUNS)
+    f, g = graph(problem.at_step(5), RUNS)
+    other = GraphView(x, f, g)
+    near = y
+    for _ in range(2):
+        near = near - 0.3 * other.lower_gradient(near)
+    point = oracle.at(torch.cat([x, y.flatten(1)], dim=1), {}, 5)
+    close(point.values()[:, :3], f(x, y), 1e-11)
+    close(point.values()[:, 3], (g(x, y) - g(x, near)).sum(1), 1e-9)
+
+
+@pytest.mark.parametrize("execution", ["loop", "grouped"])
+def test_redrawn_runs_are_the_same_alone_and_continued(execution: str) -> None:
+    problem = tiny(redraw=True, execution=execution)
+
+    def taken(runs: Runs, stops: tuple[int, ...]) -> State:
+        state: State = {}
+        method = WCMHGD(step_size=0.3)
+        for until in stops:  # each with an oracle that remembers nothing
+            oracle = Hypergradient(problem, runs, inner_steps=3, inner_step=0.3)
+            x = oracle.initial(runs)
+            state = copy.deepcopy(state) or loop.start(oracle, method, {}, x, runs, 4)
+            state = loop.advance(oracle, method, {}, state, until)
+        return state
+
+    whole = taken(RUNS, (4,))
+    continued = taken(RUNS, (1, 3, 4))
+    assert torch.equal(whole["theta"], continued["theta"])
+    assert torch.equal(whole["oracle"]["y"], continued["oracle"]["y"])
+    for r in (0, 3):
+        alone = taken(RUNS.take([r]), (4,))
+        close(alone["theta"], whole["theta"][[r]], 1e-12)
+        close(alone["oracle"]["y"], whole["oracle"]["y"][[r]], 1e-12)
+
+
+def test_a_step_that_is_over_keeps_no_view() -> None:
+    """Its tapes are as large as those of the next step; the collector would find them late."""
+    problem = tiny(redraw=True).bind(RUNS)
+    x, _ = starts(problem, RUNS)
+    view = problem.at_step(0).view(x)
+    view.features("query")
+    assert problem.at_step(0).view(x) is view
+    seen = weakref.ref(view)
+    problem.at_step(1)
+    assert not view._tapes
+    gc.disable()
+    try:
+        del view
+        assert seen() is None
+    finally:
+        gc.enable()
+
+
+def test_redrawing_is_a_part_of_the_identity_where_it_is_on() -> None:
+    base = ("problem=few_shot", "oracle=hypergradient", "algorithm=wc_mhgd", "problem.episodes=named")
+    usual, off, on = (
+        identity(make_job(composed(*base, *more)))["problem"]
+        for more in ((), ("problem.redraw=false",), ("problem.redraw=true",))
+    )
+    assert usual == off
+    assert "redraw" not in usual
+    assert on == {**usual, "redraw": True}

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -24,6 +24,7 @@ from mobench.core.cg import conjugate_gradients
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 
+This = TypeVar("This", bound="Bilevel")  # beartype knows no typing.Self in methods
 Step = tuple[Tensor, Tensor]  # y (R, B, q) and columns v (R, S, q)
 # of the exact solution of a lower level
 NEWTON_STEPS = 60
@@ -130,7 +131,7 @@ class Bilevel(Problem):
 
     A subclass says `blocks`, `lower_dim` and either `f` and `g` (differentiable; both batched over runs) or
     `view`. `view` gets the indices of the terms of the lower level that a step uses, None stands for all of
-    them.
+    them. One whose steps see samples of their own overrides `at_step`.
 
     Fields: `start_lower`: every entry of y_0.
 
@@ -173,6 +174,10 @@ class Bilevel(Problem):
     def view(self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R b"] | None = None) -> View:
         """Both levels at x. `batch`: terms of the lower level's sum for each run; None: all."""
         return GraphView(x, self.f, self.g)
+
+    def at_step(self: This, t: int) -> This:
+        """The problem whose views step t takes. Default: this one, on the same samples in all steps."""
+        return self
 
     def initial_lower(self, runs: Runs) -> Float[Tensor, "R B q"]:
         """y_0, float64 on the CPU."""

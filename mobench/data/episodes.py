@@ -9,7 +9,7 @@ import io
 import random
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 
 import numpy as np
@@ -107,6 +107,29 @@ def draw_episodes(
     with torch.inference_mode(False):
         first, second, third, chosen = (torch.from_numpy(a.copy()) for a in (*parts, classes))
     return Episodes(first, second, third, chosen, digest_of(*parts, classes))
+
+
+def redraw_images(fewshot: FewShot, episodes: Episodes, seed: int, step: int) -> Episodes:
+    """The same tasks and test images, with support and query sets drawn for one step, no image twice.
+
+    They come from all images of the classes but those of `episodes.test`; generators are keyed by (seed, set,
+    task, step), so that nothing is remembered from one step to the next.
+    """
+    tasks, ways = episodes.classes.shape
+    support, query = (part.shape[1] // ways for part in (episodes.support, episodes.query))
+    labels = fewshot.labels.numpy()
+    items = np.empty((tasks, ways, support + query), dtype=np.int64)
+    for s in range(tasks):
+        rng = generator(seed, data="episodes", images=fewshot.name, use="redraw", task=s, step=step)
+        for w, c in enumerate(episodes.classes[s].tolist()):
+            free = np.setdiff1d(np.flatnonzero(labels == c), episodes.test[s].numpy())
+            items[s, w] = rng.permutation(free)[: support + query]
+    first, second = (part.reshape(tasks, -1).copy() for part in np.split(items, [support], axis=2))
+    digest = digest_of(first, second, episodes.test.numpy(), episodes.classes.numpy())
+    with torch.inference_mode(False):
+        return replace(
+            episodes, support=torch.from_numpy(first), query=torch.from_numpy(second), digest=digest
+        )
 
 
 def _members(fewshot: FewShot, split: str) -> dict[int, Int64[np.ndarray, " _"]]:

@@ -102,14 +102,15 @@ class OfBilevel(OfProblem):
 
     def _descend(self, x: Tensor, y: Tensor, t: int) -> Iterator[Tensor]:
         """y_1 .. y_D."""
-        whole = self.problem.view(x) if self.lower_batch is None else None
+        problem = self.problem.at_step(t)
+        whole = problem.view(x) if self.lower_batch is None else None
         index = None
         if self.lower_batch is not None:
             index = self._draw("lower", t, self.inner_steps * self.lower_batch).view(
                 len(x), self.inner_steps, -1
             )
         for d in range(self.inner_steps):
-            view = self.problem.view(x, index[:, d]) if index is not None else whole
+            view = problem.view(x, index[:, d]) if index is not None else whole
             assert view is not None
             y = torch.add(y, view.lower_gradient(y), alpha=-self.inner_step)
             yield y
@@ -237,7 +238,7 @@ class Hypergradient(OfBilevel):
         for i in range(self.neumann_steps, 0, -1):
             some = view
             if self.sizes is not None:
-                some = self.problem.view(
+                some = self.problem.at_step(t).view(
                     theta, self._draw(f"neumann{i}", t, self.sizes[self.neumann_steps - i])
                 )
             nu = torch.add(nu, some.lower_hvp(y, nu), alpha=-self.neumann_step)
@@ -259,7 +260,7 @@ class HyperPoint(Point):
         self.path = path
         self.y = path[-1]
         self.t = t
-        self.view = oracle.problem.view(x)
+        self.view = oracle.problem.at_step(t).view(x)
         self._upper: tuple[Tensor, Tensor] | None = None
 
     def _at_upper(self) -> tuple[Tensor, Tensor]:

@@ -48,7 +48,7 @@ class ValueGap(OfBilevel):
 
     def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
         x, y = self.split(theta)
-        view = self.problem.view(x)
+        view = self.problem.at_step(t).view(x)
         F, slopes = view.upper(y)
         near = self._end(x, y, t)
         gap = view.lower(y).sum(1) - view.lower(near).sum(1)
