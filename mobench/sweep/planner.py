@@ -201,7 +201,8 @@ class Planner:
             raise made
         from mobench.jobs.job import check_device
 
-        check_device(made.config.hardware.device, here=self.use in (Use.PROCESS, Use.HERE))
+        if self.use in (Use.PROCESS, Use.HERE):
+            check_device(made.config.hardware.device)
         job = made.keeping_rows() if kept else made
         needed = job.config.rerun or job.config.logger.finished or not folder_of(job).done
         # to show what is there needs no data sets
