@@ -26,7 +26,7 @@ from mobench.config.overrides import normalise
 from mobench.errors import ConfigError
 from mobench.jobs.store import JobFolder
 from mobench.sweep import composer
-from mobench.system import sources
+from mobench.system import provenance
 from tests.conftest import Run, command, environment
 
 JOB = ["problem=vlmop2", "algorithm=ls", "steps=1", "preferences=2", "logger=local", "progress=false"]
@@ -243,6 +243,6 @@ def test_what_shows_needs_neither_torch_nor_pandas(tmp_path: Path, arguments: li
 
 def test_an_edit_changes_the_hash_of_files(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1\n")
-    before = sources.digest([tmp_path / "a.py"], tmp_path)
+    before = provenance.digest([tmp_path / "a.py"], tmp_path)
     (tmp_path / "a.py").write_text("x = 2\n")
-    assert sources.digest([tmp_path / "a.py"], tmp_path) != before
+    assert provenance.digest([tmp_path / "a.py"], tmp_path) != before

@@ -13,7 +13,7 @@ import sys
 import threading
 
 from mobench.cli import COMMANDS
-from mobench.system import allocator
+from mobench.system import workers
 from mobench.system.console import STOPPED, interrupted
 
 
@@ -62,7 +62,7 @@ def main() -> None:
     try:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, signal.default_int_handler)
-        allocator.use_huge_pages()
+        workers.use_huge_pages()
         leaving.code = called(arguments)
     except (KeyboardInterrupt, Exception) as error:  # any other error goes on
         if not interrupted(error):

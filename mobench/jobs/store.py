@@ -37,9 +37,8 @@ from typing import IO, TYPE_CHECKING, Any
 import yaml
 
 from mobench.errors import StoreError
-from mobench.system.files import cannot_write, write_atomic, write_json
+from mobench.system.files import cannot_write, read_csv, write_atomic, write_json
 from mobench.system.forms import Kinds, fields, read_json, shown
-from mobench.system.tables import read_csv
 
 if TYPE_CHECKING:  # a folder is looked at without them
     import numpy as np
