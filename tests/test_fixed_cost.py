@@ -21,7 +21,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from mobench.config import compose, hydra_adapter, hydra_plugin, schema
+from mobench.config import compose, hydra_adapter, schema
 from mobench.config.overrides import normalise
 from mobench.errors import ConfigError
 from mobench.jobs.store import JobFolder
@@ -102,7 +102,7 @@ hardware.threads=null  record={every: 2}  record.every=x  objective=[f_1,f_2]  j
 @pytest.mark.parametrize("kind", re.split(r"  |\n", KINDS.strip()))
 def test_every_kind_of_override_does_what_it_does_in_hydra(kind: str) -> None:
     """The files are composed already, without the override and with another value in its place."""
-    with compose.ALONE, hydra_adapter.apart(hydra_plugin.register):
+    with compose.ALONE, hydra_adapter.apart():
         loader = hydra_adapter.loader(str(schema.conf_dir()))
         choices = ["problem=vlmop2", "algorithm=mgda"]
 
@@ -155,7 +155,7 @@ def test_literal_lists_and_mappings_are_read_as_by_the_grammar() -> None:
 @pytest.mark.parametrize("experiment", ["ferero/table11", "mlm_cmoo/table1", "csmoo/fig3"])
 def test_jobs_of_an_experiment_are_what_hydra_composes(experiment: str) -> None:
     """An experiment that only lists jobs is laid over what the rest composes."""
-    with compose.ALONE, hydra_adapter.apart(hydra_plugin.register):
+    with compose.ALONE, hydra_adapter.apart():
         loader = hydra_adapter.loader(str(schema.conf_dir()))
         sweep = composer.Composer(loader, loader.load_configuration("config", [], RunMode.MULTIRUN))
         command = [f"+experiment={experiment}", "scale=smoke"]

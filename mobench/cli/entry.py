@@ -17,24 +17,17 @@ from mobench.system import workers
 from mobench.system.console import STOPPED, interrupted
 
 
-def run(arguments: list[str]) -> int:
-    """A command line; its exit code. Whatever goes wrong is one clear message."""
-    from mobench.cli import application  # Hydra, and torch for some commands: they take a moment
-
-    return application.run(arguments)
-
-
 def called(arguments: list[str]) -> int:
     """Does what a command line says; its exit code."""
     if arguments and arguments[0] in COMMANDS:
         module, _, name = COMMANDS[arguments[0]].partition(":")
         code: int = getattr(importlib.import_module(module), name)(arguments[1:])
         return code
-    if not arguments or {"-h", "--help"} & set(arguments):
-        from mobench.cli import application
+    from mobench.cli import application  # Hydra, and torch for some commands: they take a moment
 
+    if not arguments or {"-h", "--help"} & set(arguments):
         return application.help(arguments)
-    return run(arguments[1:] if arguments[0] == "run" else arguments)
+    return application.run(arguments[1:] if arguments[0] == "run" else arguments)
 
 
 class _Leaving:
