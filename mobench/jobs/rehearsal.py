@@ -115,13 +115,13 @@ def cast(job: Job, which: Sequence[int], parts: Parts) -> Cast:
     )
 
 
-def rehearse(job: Job, parts: Parts | None = None) -> list[str]:
-    """Check the user's own parts of a job, or the given ones. Returns warnings.
+def rehearse(job: Job) -> list[str]:
+    """Checks the user's own parts of a job. Returns warnings.
 
     Raises:
         RehearsalError: a wrong shape, or runs that are mixed: which part, what was found, what to do.
     """
-    parts = job.config.own_classes if parts is None else parts
+    parts = job.config.own_classes
     if not parts:
         return []
     groups = {where.partition(".")[0] for where in parts}

@@ -31,12 +31,12 @@ from mobench.errors import CompatibilityError, ConfigError, Interrupted
 from mobench.jobs import checkpoints
 from mobench.jobs.alike import Alike, alike
 from mobench.jobs.job import Job
-from mobench.jobs.progress import progress
 from mobench.jobs.record import Growing, Recorder, columns, weighed
 from mobench.jobs.rehearsal import rehearse
 from mobench.jobs.steps import Steps
 from mobench.jobs.store import JobFolder
 from mobench.system import gpu, provenance, workers
+from mobench.system.console import progress
 from mobench.system.signals import Signals
 
 BEAT = 5.0  # seconds between signs of life where checkpoints are rarer
@@ -425,8 +425,9 @@ def _run_pass(training: Training, title: str, arrived: Signals) -> None:
     job = training.job
     observe = training.observe if training.number == 0 else None
     steps = Steps(training.trained, training.rules(), training.recorder.wants, observe, training.stepper)
-    label = title + (" (second pass)" if training.number else "")
-    show = progress(job, label, training.state["t"], job.steps)
+    label = title or f"{job.problem.name}/{type(job.algorithm).__name__}"
+    label += " (second pass)" if training.number else ""
+    show = progress(label, training.state["t"], job.steps) if job.config.progress else lambda t: None
     chunk = 1
     saved = told = time.monotonic()
     while training.state["t"] < job.steps:
