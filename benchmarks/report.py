@@ -20,10 +20,8 @@ from mobench.config.method_names import NAMES
 
 plt = style.plt
 
-# Authors' code, ms CPU per iteration and run, n = 20, and LibMOON, ms per epoch for all of 10 preferences:
-# both measured by others on a comparable 2-core machine.
+# Authors' code, ms CPU per iteration and run, n = 20, measured by others on a comparable 2-core machine.
 AUTHORS_MS = {"ferero": 2.1, "ferero_pgd": 2.1, "epo": 4.4, "mgda": 0.48, "pmtl": 0.38, "ls": 0.24}
-LIBMOON_MS = {"epo": 50.9, "pmtl": 7.4, "mgda": 4.2, "tch": 4.5}
 TITLES = {
     **NAMES,
     "loop": "the loop alone",

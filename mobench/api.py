@@ -46,8 +46,8 @@ from mobench.problems.arranged import Arrangement
 from mobench.problems.networks import Definition, Networks
 from mobench.problems.own import Function, Functions, Own
 from mobench.problems.own_sampled import OwnSampled
-from mobench.system.allocator import use_huge_pages
 from mobench.system.paths import outputs_root, results_root
+from mobench.system.workers import use_huge_pages
 
 GROUPS = (
     "problem",

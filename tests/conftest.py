@@ -24,7 +24,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 
 from mobench.cli import doctor
-from mobench.config import hydra_adapter, hydra_plugin
+from mobench.config import hydra_adapter
 from mobench.config.schema import conf_dir
 from mobench.jobs.store import JobFolder
 from mobench.sweep.composer import Composer
@@ -261,7 +261,7 @@ def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def planner() -> Planner:
     """The planner of a sweep, which composes equal choices of groups once."""
-    hydra_plugin.register()
+    hydra_adapter.register()
     loader = hydra_adapter.loader(str(conf_dir()))
     config = loader.load_configuration(hydra_adapter.CONFIG, [], RunMode.MULTIRUN)
     return Planner(Composer(loader, config), Use.PROCESS)

@@ -330,8 +330,8 @@ def test_single_job_prints_a_table(mobench: Run) -> None:
 def test_progress_is_plain_lines_off_a_terminal(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 10_000, 6))
     fake = SimpleNamespace(time=time.time, monotonic=lambda: float(next(clock)))
-    for module in ("progress", "train"):
-        monkeypatch.setattr(f"mobench.jobs.{module}.time", fake)
+    for module in ("jobs.train", "system.console"):
+        monkeypatch.setattr(f"mobench.{module}.time", fake)
     result = mobench("algorithm=ls", "preferences=1", "steps=3", "logger=local")
     told = [
         re.fullmatch(r"vlmop2/LS: step (\d) of 3, about (\d+) s left", s) for s in result.err.splitlines()

@@ -8,7 +8,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -19,12 +19,10 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from mobench.core import Problem, Runs
-from mobench.core.point import Linear
 from mobench.core.preferences import resolve
-from mobench.core.sets import L1Epigraph
 from mobench.errors import ConfigError
 from mobench.oracles import Exact, Minibatch
-from mobench.problems import DTLZ2, PLS, VLMOP2, ConstrainedGaussian, L1Regularized, LeastSquares
+from mobench.problems import PLS, ConstrainedGaussian, LeastSquares
 
 CONF = Path(__file__).parents[1] / "conf" / "problem"
 F64 = torch.float64
@@ -636,223 +634,6 @@ def test_cap_refusals(caps: list[float | None], message: str) -> None:
         LeastSquares(caps=caps)
 
 
-# --- the epigraph of the 1-norm -----------------------------------------------------------------------------
-
-
-def raw_points(n: int, R: int = 60, seed: int = 0) -> Tensor:
-    """Outside, inside and in the polar cone, where the nearest point is 0."""
-    rng = torch.Generator().manual_seed(seed)
-    p = torch.randn(R, n + 1, dtype=F64, generator=rng)
-    p[:, -1] *= n
-    p[0] = 0.0
-    # on the border of the polar cone
-    p[1, :-1] = 0.5
-    p[1, -1] = -0.5
-    p[2, -1] = p[2, :-1].abs().sum()
-    return p
-
-
-@pytest.mark.parametrize("n", [1, 2, 7])
-def test_projection_onto_the_epigraph_equals_cvxpy(n: int) -> None:
-    p = raw_points(n)
-    y = L1Epigraph(n).project(p)
-    inside = p[:, :-1].abs().sum(1) <= p[:, -1]
-    polar = p[:, :-1].abs().amax(1) <= -p[:, -1]
-    assert min(inside.sum(), polar.sum(), (~inside & ~polar).sum()) >= 3
-    assert torch.equal(y[inside], p[inside])
-    assert (y[polar] == 0).all()
-    v = cp.Variable(n + 1)
-    at = cp.Parameter(n + 1)
-    nearest = cp.Problem(cp.Minimize(cp.sum_squares(v - at)), [cp.norm1(v[:n]) <= v[n]])
-    for r in range(len(p)):
-        at.value = p[r].numpy()
-        nearest.solve(solver=cp.CLARABEL)
-        np.testing.assert_allclose(y[r].numpy(), v.value, atol=2e-4)  # the root of its tolerance
-        assert (y[r] - p[r]).square().sum().item() <= nearest.value + 1e-8  # as near, and feasible:
-    assert (y[:, :-1].abs().sum(1) <= y[:, -1] + 1e-15).all()
-    # the variational inequality at the generators of the cone certifies it to rounding
-    cone = torch.cat(
-        [torch.cat([s * torch.eye(n, dtype=F64), torch.ones(n, 1, dtype=F64)], 1) for s in (1, -1)]
-    )
-    assert ((p - y) @ cone.T).max() < 1e-14
-    assert ((p - y) * y).sum(1).abs().max() < 1e-14
-
-
-@pytest.mark.parametrize("n", [1, 2, 7, 300])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_a_projected_point_stays_bit_for_bit(n: int, dtype: torch.dtype) -> None:
-    X = L1Epigraph(n)
-    p = raw_points(n, 500).to(dtype)
-    y = X.project(p)
-    assert y.dtype == dtype
-    assert torch.equal(X.project(y), y)
-    assert torch.equal(X.project(p[3:4])[0], y[3])
-
-
-@pytest.mark.parametrize("n", [1, 2, 7])
-def test_tangent_of_the_epigraph_equals_differences(n: int) -> None:
-    X = L1Epigraph(n)
-    p = raw_points(n)[3:]
-    h = 1e-7
-    V = torch.randn(len(p), 4, n + 1, dtype=F64, generator=torch.Generator().manual_seed(1))
-    T = X.tangent(p, V)
-    for k in range(4):
-        slope = (X.project(p + h * V[:, k]) - X.project(p - h * V[:, k])) / (2 * h)
-        torch.testing.assert_close(T[:, k], slope, rtol=0, atol=1e-7)
-    inside = p[:, :-1].abs().sum(1) <= p[:, -1]
-    assert torch.equal(T[inside], V[inside])
-    eye = torch.eye(n + 1, dtype=F64).expand(len(p), n + 1, n + 1)
-    J = X.tangent(p, eye)
-    # a projection's Jacobian: symmetric, spectrum in [0, 1]
-    torch.testing.assert_close(J, J.mT, rtol=0, atol=1e-15)
-    spectrum = torch.linalg.eigvalsh(J)
-    assert spectrum.min() > -1e-14
-    assert spectrum.max() < 1 + 1e-14
-
-
-# --- composite objectives -----------------------------------------------------------------------------------
-
-
-REGULAR = L1Regularized(problem=LeastSquares(n=5, samples=30, caps=[None, 2.0]), weights=[0.1, 0.3, 0.2])
-
-
-@pytest.mark.parametrize("size", [None, 4])
-def test_composite_values_and_rows(size: int | None) -> None:
-    inner = REGULAR.problem
-    x = torch.randn(3, 6, dtype=F64, generator=torch.Generator().manual_seed(0))
-    batch = None if size is None else REGULAR.draw(keys_of(3), "batch0", 0, size)
-    expected = inner.values(x[:, :5], batch) + x[:, 5:] * torch.tensor([0.1, 0.3, 0.2], dtype=F64)
-    torch.testing.assert_close(REGULAR.values(x, batch), expected)
-    V, rows = REGULAR.linearize(x, batch)  # type: ignore[misc]  # least squares has a closed form
-    assert torch.equal(V, REGULAR.values(x, batch))
-    torch.testing.assert_close(
-        rows(), autodiff(lambda y: REGULAR.values(y, batch), x), rtol=1e-12, atol=1e-13
-    )
-    assert (REGULAR.n_objectives, REGULAR.n_constraints, REGULAR.dim) == (2, 1, 6)
-    assert REGULAR.n_samples == 30
-    assert REGULAR.columns(x, V)["norm"].tolist() == x[:, :5].abs().sum(1).tolist()
-
-
-def test_composites_of_a_problem_that_answers_with_products() -> None:
-    """A `Linear` is asked for its values with `keep`, as the rows may follow;
-    without it a network drops what they need.
-    """
-    asked: list[bool] = []
-
-    @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Products(LeastSquares):
-        def linearize(self, x: Tensor, batch: Tensor | None = None) -> Linear:  # type: ignore[override]
-            outer = super()
-            f = self.values
-            inner = outer.linearize(x, batch)
-            assert inner is not None
-
-            class Answer(Linear):
-                count = 3
-
-                def values(self, keep: bool) -> Tensor:
-                    asked.append(keep)
-                    return f(x, batch)
-
-                def jacobian(self) -> Tensor:
-                    return inner[1]()
-
-                def vjp(self, w: Tensor) -> Tensor:
-                    raise AssertionError
-
-                def hvp(self, w: Tensor, v: Tensor) -> Tensor:
-                    raise AssertionError
-
-            return Answer()
-
-    p = L1Regularized(problem=Products(n=5, samples=30, caps=[None, 2.0]), weights=[0.1, 0.3, 0.2])
-    x = torch.randn(3, 6, dtype=F64, generator=torch.Generator().manual_seed(0))
-    V, rows = p.linearize(x)  # type: ignore[misc]
-    expected, expected_rows = REGULAR.linearize(x)  # type: ignore[misc]
-    torch.testing.assert_close(V, expected)
-    torch.testing.assert_close(rows(), expected_rows())
-    assert asked == [True]
-
-
-def test_the_start_is_the_inner_one_and_feasible() -> None:
-    runs = runs_of(2)
-    x = REGULAR.initial(runs)
-    assert torch.equal(x[:, :5], REGULAR.problem.initial(runs))
-    torch.testing.assert_close(x[:, 5], x[:, :5].abs().sum(1))
-    assert torch.equal(REGULAR.X.project(x), x)
-    assert REGULAR.name == "l1_leastsquares"
-    assert REGULAR.positive
-
-
-def test_composites_bind_their_inner_problem() -> None:
-    """A problem with an instance per run: VLMOP2 scaled by the seed."""
-
-    @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Bound(VLMOP2):
-        positive: ClassVar[bool] = False
-
-        def bind(self, runs: Runs) -> Problem:
-            return dataclasses.replace(self, scale=(1.0 + len(runs), 1.0))
-
-        def columns(self, x: Tensor, values: Tensor) -> dict[str, Tensor]:
-            return {"first": values[:, 0]}
-
-        def linearize(self, x: Tensor, batch: Tensor | None = None) -> None:  # type: ignore[override]
-            return None
-
-    p = L1Regularized(problem=Bound(n=3))
-    assert not p.positive
-    runs = runs_of(2)
-    bound = p.bind(runs)
-    x = p.initial(runs)
-    inner = VLMOP2(n=3, scale=(10.0, 1.0)).values(x[:, :3])
-    torch.testing.assert_close(bound.values(x), inner + 0.1 * x[:, 3:])
-    torch.testing.assert_close(bound.columns(x, bound.values(x))["first"], inner[:, 0])
-    assert bound.linearize(x) is None
-    rows = Exact(p, runs).at(x, {}, 0).jacobian()
-    torch.testing.assert_close(rows[:, :, 3], torch.full((9, 2), 0.1, dtype=F64))
-
-
-@pytest.mark.parametrize("w", [[0.5, 0.5], [0.1, 0.9]])
-def test_projected_descent_solves_the_lasso(w: list[float]) -> None:
-    """min over x of sum_m w_m (f_m + c_m |x|_1), by CVXPY on the non-smooth form."""
-    inner = LeastSquares(n=6, samples=40)
-    c = [0.3, 0.1]
-    p = L1Regularized(problem=inner, weights=c)
-    d = inner.data()
-    v = cp.Variable(6)
-    total = 0
-    for m in range(2):
-        f = cp.sum_squares(d.A[:, m].numpy() @ v - d.b[:, m].numpy()) / 80
-        total += w[m] * (f + c[m] * cp.norm1(v))
-    best = cp.Problem(cp.Minimize(total)).solve(solver=cp.CLARABEL)
-    x = p.initial(Runs.product(resolve(1, 2), [0]))
-    at = torch.tensor([w], dtype=F64)
-    for _ in range(800):
-        x = p.X.project(x - 0.2 * (at.unsqueeze(1) @ p.linearize(x)[1]()).squeeze(1))  # type: ignore[index]
-    np.testing.assert_allclose(x[0, :6].numpy(), v.value, atol=1e-5)
-    assert abs((p.values(x) @ at.T).item() - best) < 1e-8
-    assert (x[0, :6] == 0).any()  # sparse, exactly
-    torch.testing.assert_close(x[0, 6], x[0, :6].abs().sum())
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"problem": DTLZ2(M=2)}, r"feasible set Box\(lower=0.0, upper=1.0\)"),
-        ({"weights": [0.1]}, "2 numbers >= 0, one for each of the 2 objectives and 0 constraints"),
-        ({"weights": [0.1, -0.1]}, "2 numbers >= 0"),
-        (
-            {"problem": LeastSquares(caps=[1.0, None])},
-            "3 numbers >= 0, one for each of the 2 objectives and 1 const",
-        ),
-    ],
-)
-def test_composite_refusals(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        L1Regularized(**options)
-
-
 # --- configuration files ------------------------------------------------------------------------------------
 
 
@@ -868,14 +649,3 @@ def test_the_yaml_file_states_the_class_defaults(name: str) -> None:
     assert start == dict(default.start)
     assert built.citation
     assert isinstance(built, Problem)
-
-
-def test_the_yaml_file_of_the_composite_problem_states_the_class_defaults() -> None:
-    config, built = build("l1_least_squares")
-    default = L1Regularized()
-    assert set(config) - {"_target_"} == {f.name for f in dataclasses.fields(default) if f.init}
-    assert (built.weights, built.steps) == (default.weights, default.steps)
-    assert built.start == built.problem.start
-    assert {**default.start, "per_preference": False} == dict(built.start)
-    assert dataclasses.replace(built.problem, start=default.start) == default.problem
-    assert torch.equal(built.initial(runs_of(2)), default.initial(runs_of(2)))

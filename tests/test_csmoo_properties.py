@@ -24,7 +24,7 @@ from mobench.errors import ConfigError
 from mobench.jobs import extremes
 from mobench.oracles import EMA, Exact, Minibatch
 from mobench.oracles.exact import problem_spec
-from mobench.problems import PLS, ConstrainedGaussian, L1Regularized, LeastSquares, pls
+from mobench.problems import PLS, ConstrainedGaussian, LeastSquares, pls
 from tests.conftest import Run
 from tests.test_csmoo import F64, LAST, follow, runs_of
 
@@ -229,12 +229,9 @@ def solve_least_squares(
     problem: LeastSquares,
     w: list[float],
     caps: list[float | None],
-    l1: tuple[float, ...] = (0.0, 0.0),
     fixed: Any = None,
 ) -> tuple[np.ndarray, float, float]:
-    """x, V and the largest multiplier of a cap of  min max_m w_m (f_m + l1_m |x|_1 - z_m)  s.t.
-    f_m <= cap_m.
-    """
+    """x, V and the largest multiplier of a cap of  min max_m w_m (f_m - z_m)  s.t. f_m <= cap_m."""
     d = problem.data()
     v = cp.Variable(problem.n)
     y = cp.Variable()
@@ -243,7 +240,7 @@ def solve_least_squares(
         cp.sum_squares(d.A[:, m].numpy() @ v - d.b[:, m].numpy()) / (2 * problem.samples)
         for m in range(len(w))
     ]
-    objectives = [w[m] * (f[m] + l1[m] * cp.norm1(v) - z[m]) <= y for m in range(len(w))]
+    objectives = [w[m] * (f[m] - z[m]) <= y for m in range(len(w))]
     limits = [f[m] <= cap for m, cap in enumerate(caps) if cap is not None]
     rules = [*objectives, *limits] + ([] if fixed is None else [v[fixed[0]] == fixed[1]])
     V = cp.Problem(cp.Minimize(y), rules).solve(solver=cp.CLARABEL)
@@ -573,50 +570,5 @@ def test_a_set_that_the_solver_does_not_know_is_refused_before_the_first_step() 
 
     spec = Spec(1, 2, 0, 3, Strip(0.0, 1.0))
     (reason,) = CSMOO1().misfits(spec)
-    assert "Free, Box, Intervals, Ball, L1Epigraph, but the problem's X is Strip" in reason
+    assert "Free, Box, Intervals, Ball, but the problem's X is Strip" in reason
     assert CSMOO1().misfits(replace(spec, X=Box(0.0, 1.0))) == []
-
-
-def test_composite_objectives_through_the_command_line(mobench: Run) -> None:
-    """Appendix D.1: the epigraph form of f_m + w_m |x|_1 under CSMOO-2."""
-    result = mobench(
-        "problem=l1_least_squares",
-        "problem.problem.n=4",
-        "problem.problem.samples=40",
-        "problem.weights=[0.3,0.1]",
-        "oracle=ema",
-        "oracle.inner.batch_size=20",
-        "algorithm=csmoo2",
-        "algorithm.step_size=0.8",
-        "preferences.weights=[[0.5,0.5],[0.2,0.8]]",
-        "seeds=[0]",
-        "steps=120",
-        "logger=local",
-    )
-    assert result.code == 0, result.err
-    inner = LeastSquares(n=4, samples=40)
-    rows = result.rows
-    best = [solve_least_squares(inner, w, [None, None], (0.3, 0.1))[1] for w in ([0.5, 0.5], [0.2, 0.8])]
-    found = rows["tchebycheff"].to_numpy()
-    assert len(rows) == 2
-    for r, V in enumerate(best):
-        assert V - 1e-9 <= found[r] < V + 0.02, (found, best)
-
-
-@pytest.mark.parametrize(
-    "algorithm", [CSMOO1(step_size=0.8, step_decay=0.6), CSMOO2(step_size=0.8, step_decay=0.6)]
-)
-def test_composite_objectives_without_noise(algorithm: Algorithm) -> None:
-    inner = LeastSquares(n=4, samples=40)
-    problem = L1Regularized(problem=inner, weights=(0.3, 0.1))
-    runs = runs_of([[0.5, 0.5], [0.2, 0.8]], [0, 1])
-    path = follow(noise_free(runs, problem, decay=0.51), algorithm, problem.initial(runs), runs, 100)
-    for r in range(2):
-        w = runs.weights[r].tolist()
-        x, V, _ = solve_least_squares(inner, w, [None, None], (0.3, 0.1))
-        end = torch.from_numpy(path.x[:, -1])
-        assert abs(value(runs, end, problem)[r].item() - V) < 1e-3
-        np.testing.assert_allclose(path.x[r, -1, :4], x, rtol=0, atol=0.01)
-        norm = np.abs(path.x[r, :, :4]).sum(-1)
-        assert (norm <= path.x[r, :, 4] + 1e-12).all()
-        assert norm[-1] == pytest.approx(path.x[r, -1, 4], abs=2e-3)

@@ -44,7 +44,7 @@ from mobench.errors import DataError
 from mobench.metrics import front_distance
 from mobench.models.convnet import model
 from mobench.sweep.composer import jobs_of
-from mobench.system.tables import read_csv
+from mobench.system.files import read_csv
 from tests.conftest import Run
 from tests.reference import images as plain_loops
 

@@ -21,12 +21,12 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from mobench.config import compose, hydra_adapter, hydra_plugin, schema
+from mobench.config import compose, hydra_adapter, schema
 from mobench.config.overrides import normalise
 from mobench.errors import ConfigError
 from mobench.jobs.store import JobFolder
 from mobench.sweep import composer
-from mobench.system import sources
+from mobench.system import provenance
 from tests.conftest import Run, command, environment
 
 JOB = ["problem=vlmop2", "algorithm=ls", "steps=1", "preferences=2", "logger=local", "progress=false"]
@@ -102,7 +102,7 @@ hardware.threads=null  record={every: 2}  record.every=x  objective=[f_1,f_2]  j
 @pytest.mark.parametrize("kind", re.split(r"  |\n", KINDS.strip()))
 def test_every_kind_of_override_does_what_it_does_in_hydra(kind: str) -> None:
     """The files are composed already, without the override and with another value in its place."""
-    with compose.ALONE, hydra_adapter.apart(hydra_plugin.register):
+    with compose.ALONE, hydra_adapter.apart():
         loader = hydra_adapter.loader(str(schema.conf_dir()))
         choices = ["problem=vlmop2", "algorithm=mgda"]
 
@@ -155,7 +155,7 @@ def test_literal_lists_and_mappings_are_read_as_by_the_grammar() -> None:
 @pytest.mark.parametrize("experiment", ["ferero/table11", "mlm_cmoo/table1", "csmoo/fig3"])
 def test_jobs_of_an_experiment_are_what_hydra_composes(experiment: str) -> None:
     """An experiment that only lists jobs is laid over what the rest composes."""
-    with compose.ALONE, hydra_adapter.apart(hydra_plugin.register):
+    with compose.ALONE, hydra_adapter.apart():
         loader = hydra_adapter.loader(str(schema.conf_dir()))
         sweep = composer.Composer(loader, loader.load_configuration("config", [], RunMode.MULTIRUN))
         command = [f"+experiment={experiment}", "scale=smoke"]
@@ -243,6 +243,6 @@ def test_what_shows_needs_neither_torch_nor_pandas(tmp_path: Path, arguments: li
 
 def test_an_edit_changes_the_hash_of_files(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1\n")
-    before = sources.digest([tmp_path / "a.py"], tmp_path)
+    before = provenance.digest([tmp_path / "a.py"], tmp_path)
     (tmp_path / "a.py").write_text("x = 2\n")
-    assert sources.digest([tmp_path / "a.py"], tmp_path) != before
+    assert provenance.digest([tmp_path / "a.py"], tmp_path) != before

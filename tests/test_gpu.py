@@ -68,7 +68,6 @@ PROBLEMS: dict[str, tuple[str, ...]] = {
     "capped": ("problem=least_squares", "problem.caps=[null,0.3]", THREE),
     "least_squares": ("problem=least_squares", "oracle=minibatch", THREE),
     "noisy": ("problem=constrained_gaussian", "oracle=ema", THREE),
-    "l1": ("problem=l1_least_squares", THREE),
     "pls": ("problem=pls", "oracle=ema", THREE),
     # its own start is stationary for the mean, where rounding alone decides in which direction MLM-CMOO goes
     "surrogate": ("problem=speech_surrogate", "problem.start={kind:normal,scale:1.0}", THREE),

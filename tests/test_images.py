@@ -22,7 +22,7 @@ from mobench.algorithms.ferero_public_code import PublicCodeFERERO
 from mobench.algorithms.ferero_sa import StochasticFEREROSA
 from mobench.algorithms.ls import LS
 from mobench.algorithms.pmtl import PMTL
-from mobench.config import hydra_plugin
+from mobench.config import hydra_adapter
 from mobench.config.schema import conf_dir, plain
 from mobench.core import Runs, loop
 from mobench.core.algorithm import Algorithm
@@ -737,7 +737,7 @@ SMOKE = ("protocol=multi_mnist", "scale=smoke")
 @pytest.fixture(scope="module")
 def config_of() -> Iterator[Callable[..., dict[str, Any]]]:
     """The plain configuration of a command line."""
-    hydra_plugin.register()
+    hydra_adapter.register()
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         yield lambda *overrides: plain(compose("config", list(overrides)))

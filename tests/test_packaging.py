@@ -104,7 +104,7 @@ def test_a_job_outside_of_the_checkout(wheel: Path, tmp_path: Path) -> None:
     program = """
         import mobench, mobench.cli.entry
         options = dict(problem="vlmop2", steps=3, preferences=2, logger="local")
-        assert mobench.cli.entry.run([f"{key}={value}" for key, value in options.items()]) == 0
+        assert mobench.cli.entry.called([f"{key}={value}" for key, value in options.items()]) == 0
         rows = mobench.run(**options)
         print("START", mobench.load(rows).config["problem"]["start"]["noise"])
         print("FROM", mobench.__file__)

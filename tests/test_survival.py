@@ -42,7 +42,7 @@ from mobench.jobs.build import make_job
 from mobench.jobs.store import JobFolder
 from mobench.sweep import launch, launchers
 from mobench.sweep.plan import Planned
-from mobench.system import gpu_lock, processes, signals, workers
+from mobench.system import gpu_lock, provenance, signals, workers
 from tests.conftest import Run, shell
 from tests.test_runner import (
     BASE,
@@ -539,12 +539,12 @@ def test_provenance_names_the_code_of_all_processes(
     }
     config = composed("algorithm=ls", *QUICK)
     with monkeypatch.context() as patch:
-        patch.setattr(processes, "this", lambda device: first)
+        patch.setattr(provenance, "this_process", lambda device: first)
         disturb(patch, first_pass, die)
         with pytest.raises(Killed):
             runner.run_job(config, tmp_path)
     second = first | changed
-    monkeypatch.setattr(processes, "this", lambda device: second)
+    monkeypatch.setattr(provenance, "this_process", lambda device: second)
     done = runner.run_job(config, tmp_path)
     meta = JobFolder(done.folder).meta()
     lines = [line for line in capsys.readouterr().err.splitlines() if "were computed with" in line]

@@ -22,7 +22,7 @@ from mobench.artifacts.checks import AllOf, AtMost, Check, Equal, Graded, Larges
 from mobench.artifacts.panels import grid
 from mobench.artifacts.published import published
 from mobench.data.multi import FIRST, SECOND, SHIFT
-from mobench.system.tables import read_csv
+from mobench.system.files import read_csv
 
 from .images import MEASURES, SETS, on_papers_pictures, pictures_of
 from .witnesses import EVERYWHERE, table

@@ -22,8 +22,7 @@ from mobench.errors import StoreError
 from mobench.jobs.store import JobFolder
 from mobench.system import forms
 from mobench.system.paths import experiments, outputs_root, package, results_root
-from mobench.system.provenance import versions
-from mobench.system.sources import digest
+from mobench.system.provenance import digest, versions
 
 OTHER = "other_settings"  # folder of drawings with other seeds or settings than the artifact's
 ROWS = ("final.csv", "history.parquet", "solutions.npz", "meta.json")

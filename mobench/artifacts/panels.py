@@ -1,4 +1,4 @@
-"""Panels that figures of several papers share: curves with bands, bars, boxes, levels, and all around them.
+"""Panels that figures of several papers share: curves with bands, boxes, levels, and all around them.
 
     fig, axes = grid(1, 2)
     for key, c in shown.items():
@@ -138,16 +138,6 @@ def curve(
 def level(ax: Any, y: float, label: str | None = None, **line: Any) -> None:
     """Draws a horizontal reference line, dotted and black: an exact optimum, a printed value."""
     ax.axhline(y, label=label, **LEVEL | line)
-
-
-def bars(ax: Any, values: Mapping[Any, np.ndarray | float], *, spread: bool = False, **kw: Any) -> None:
-    """Draws one bar for each name, the mean over its seeds; `spread`: with a standard deviation."""
-    arrays = [np.atleast_1d(np.asarray(v, dtype=float)) for v in values.values()]
-    heights = [v.mean() for v in arrays]
-    ax.bar(range(len(heights)), heights, **kw)
-    if spread:
-        ax.errorbar(range(len(heights)), heights, [v.std() for v in arrays], fmt="none", ecolor=st.BLACK)
-    ax.set_xticks(range(len(heights)), [str(name) for name in values])
 
 
 def boxes(

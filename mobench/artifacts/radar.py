@@ -84,10 +84,10 @@ def draw_polygon(
         ax.errorbar(angles, values, yerr=spread, fmt="none", ecolor=color, elinewidth=0.9, alpha=0.8)
 
 
-def draw_hull(ax: Any, values: np.ndarray, label: str | None, color: str = "#BBBBBB") -> None:
+def draw_hull(ax: Any, values: np.ndarray, label: str | None) -> None:
     """What is covered, filled."""
     angles = np.arange(len(values)) * 2 * np.pi / len(values)
-    ax.fill(angles, values, color=color, alpha=0.45, lw=0, label=label, zorder=0)
+    ax.fill(angles, values, color="#BBBBBB", alpha=0.45, lw=0, label=label, zorder=0)
 
 
 def limits(values: np.ndarray) -> tuple[float, float, list[float]]:

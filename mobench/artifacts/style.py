@@ -150,13 +150,13 @@ def preference(degrees: float) -> str:
     return str(mpl.colors.to_hex(plt.get_cmap("viridis")(0.9 * np.clip(degrees / 90.0, 0.0, 1.0))))
 
 
-def preference_bar(fig: Any, axes: Any, label: str = "angle of the preference's ray") -> None:
+def preference_bar(fig: Any, axes: Any) -> None:
     """Gives a figure the colour bar of its preferences."""
     colours = [preference(d) for d in np.linspace(0, 90, 64)]
     shown = plt.cm.ScalarMappable(plt.Normalize(0, 90), mpl.colors.ListedColormap(colours))
     shrink = 0.8 if fig.get_figheight() < 4 else 0.3
     bar = fig.colorbar(shown, ax=axes, shrink=shrink, aspect=20, pad=0.02)
-    bar.set_label(f"{label} (degrees)")
+    bar.set_label("angle of the preference's ray (degrees)")
     bar.set_ticks([0, 30, 60, 90])
     bar.outline.set_visible(False)
 
@@ -201,10 +201,10 @@ def draw_ray(
     ax.plot([start[0], end[0]], [start[1], end[1]], **style)
 
 
-def draw_path(ax: Any, path: np.ndarray, color: str = BLUE, start: str = "white", **kw: Any) -> None:
+def draw_path(ax: Any, path: np.ndarray, color: str = BLUE, **kw: Any) -> None:
     """One trajectory in objective space: an empty square at its start, a full circle at its end."""
     ax.plot(path[:, 0], path[:, 1], color=color, lw=0.9, alpha=0.8, zorder=3, **kw)
-    ax.plot(*path[0, :2], marker="s", ms=3.4, color=start, mec="#333333", mew=0.7, zorder=4, ls="none")
+    ax.plot(*path[0, :2], marker="s", ms=3.4, color="white", mec="#333333", mew=0.7, zorder=4, ls="none")
     ax.plot(*path[-1, :2], marker="o", ms=4.6, color=color, mec="white", mew=0.4, zorder=5, ls="none")
 
 

@@ -7,7 +7,6 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import yaml
@@ -18,7 +17,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from mobench.cli import completion, flags, usage
-from mobench.config import hydra_adapter, hydra_plugin, overrides, searchpath, yaml_errors
+from mobench.config import hydra_adapter, overrides, searchpath, yaml_errors
 from mobench.config import schema as configuration
 from mobench.config.compose import explain
 from mobench.errors import ConfigError, Interrupted, MobenchError
@@ -35,18 +34,14 @@ def single(cfg: DictConfig) -> Outcome | MobenchError:
     """The outcome of one job in this process, or why it cannot run:
     of an exception Hydra would print a line of its own.
     """
-    try:
-        return _single(configuration.plain(cfg))
-    except MobenchError as error:
-        return error
-
-
-def _single(config: dict[str, Any]) -> Outcome:
-    """The outcome of one job in this process."""
     from mobench.jobs.run import run_job  # torch, for which `--help` need not wait
 
-    overrides.check_single(config)
-    return run_job(config, title=_title(config))
+    try:
+        config = configuration.plain(cfg)
+        overrides.check_single(config)
+        return run_job(config, title=_title(config))
+    except MobenchError as error:
+        return error
 
 
 def worker(cfg: DictConfig) -> Any:
@@ -55,9 +50,9 @@ def worker(cfg: DictConfig) -> Any:
     """
     from mobench.jobs.run import run_job
 
-    hydra_plugin.register()  # a new process does not know the resolvers
+    hydra_adapter.register()  # a new process does not know the resolvers
     node = HydraConfig.get()
-    if node.sweeper["_target_"] != hydra_plugin.SWEEPER:
+    if node.sweeper["_target_"] != hydra_adapter.SWEEPER:
         from mobench.sweep import objective
 
         numbers, words = objective.of_job(configuration.plain(cfg), node.sweeper, list(node.overrides.task))
@@ -77,7 +72,7 @@ def _title(config: dict[str, Any]) -> str:
 
 def sweep(config: DictConfig, context: HydraContext, arguments: list[str]) -> int:
     """Plans and runs a sweep and says what came of it; the exit code."""
-    if config.hydra.sweeper["_target_"] != hydra_plugin.SWEEPER:
+    if config.hydra.sweeper["_target_"] != hydra_adapter.SWEEPER:
         hydra_adapter.sweeper_of(config, context, worker).sweep(arguments)
         return 0
     from mobench.cli import messages
@@ -132,7 +127,7 @@ def _run(arguments: Sequence[str]) -> int:
         if shown := [flag for flag in flags.ONE_JOB if flag in given]:
             raise ConfigError(f"{shown[0]} shows one job; name only one experiment.")
         given = ["--multirun", *given]
-    hydra_plugin.register()
+    hydra_adapter.register()
     folder = str(configuration.conf_dir())
     found = hydra_adapter.command([*given, *rest], folder, single, sweep, _mode_in_files(given, rest))
     if isinstance(found, MobenchError):
@@ -173,13 +168,8 @@ def _told(error: BaseException, arguments: Sequence[str]) -> tuple[str, int] | N
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return "", 0
     if isinstance(error, HydraException | OmegaConfBaseException):
-        return yaml_errors.described(error, _places(arguments)) or explain(error), FAULT
+        return yaml_errors.described(error, searchpath.places(arguments)) or explain(error), FAULT
     if isinstance(error, yaml.YAMLError | ValueError | OSError):
-        message = yaml_errors.described(error, _places(arguments))
+        message = yaml_errors.described(error, searchpath.places(arguments))
         return None if message is None else (message, FAULT)
     return None
-
-
-def _places(arguments: Sequence[str]) -> list[Path]:
-    """Folders of configuration that a command line reads."""
-    return [*searchpath.folders(arguments), configuration.conf_dir()]

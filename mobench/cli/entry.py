@@ -13,15 +13,8 @@ import sys
 import threading
 
 from mobench.cli import COMMANDS
-from mobench.system import allocator
+from mobench.system import workers
 from mobench.system.console import STOPPED, interrupted
-
-
-def run(arguments: list[str]) -> int:
-    """A command line; its exit code. Whatever goes wrong is one clear message."""
-    from mobench.cli import application  # Hydra, and torch for some commands: they take a moment
-
-    return application.run(arguments)
 
 
 def called(arguments: list[str]) -> int:
@@ -30,11 +23,11 @@ def called(arguments: list[str]) -> int:
         module, _, name = COMMANDS[arguments[0]].partition(":")
         code: int = getattr(importlib.import_module(module), name)(arguments[1:])
         return code
-    if not arguments or {"-h", "--help"} & set(arguments):
-        from mobench.cli import application
+    from mobench.cli import application  # Hydra, and torch for some commands: they take a moment
 
+    if not arguments or {"-h", "--help"} & set(arguments):
         return application.help(arguments)
-    return run(arguments[1:] if arguments[0] == "run" else arguments)
+    return application.run(arguments[1:] if arguments[0] == "run" else arguments)
 
 
 class _Leaving:
@@ -62,7 +55,7 @@ def main() -> None:
     try:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, signal.default_int_handler)
-        allocator.use_huge_pages()
+        workers.use_huge_pages()
         leaving.code = called(arguments)
     except (KeyboardInterrupt, Exception) as error:  # any other error goes on
         if not interrupted(error):

@@ -40,5 +40,5 @@ def text(arguments: Sequence[str] = ()) -> str:
         arguments: the command line, which may name further configuration folders.
     """
     template = OmegaConf.load(conf_dir() / "config.yaml").hydra.help
-    groups = "\n".join(_groups([conf_dir(), *searchpath.folders(arguments)]))
+    groups = "\n".join(_groups(searchpath.places(arguments)))
     return string.Template(template.template).substitute(APP_CONFIG_GROUPS=groups)

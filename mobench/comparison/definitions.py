@@ -18,7 +18,7 @@ from jaxtyping import Float
 from mobench.core.problem import Problem
 from mobench.core.sets import Box
 from mobench.errors import ConfigError
-from mobench.system.tables import read_csv
+from mobench.system.files import read_csv
 
 CLOSE = 1e-6  # relative to the extent of the values over the points: files often carry seven digits
 ROUNDING = 1e-14  # relative to the values themselves, which an offset may make much larger than their extent

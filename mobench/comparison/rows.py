@@ -19,9 +19,8 @@ import pandas as pd
 
 from mobench.comparison.trials import STUDIES, reported
 from mobench.errors import StoreError
-from mobench.system.files import write_atomic
+from mobench.system.files import read_csv, write_atomic
 from mobench.system.paths import results_root
-from mobench.system.tables import read_csv
 
 VERSION = 1  # of the protocol
 PAIR = ("replication", "board", "problem", "method")

@@ -83,14 +83,14 @@ def friedman(blocks: Float[np.ndarray, "methods problems"]) -> Friedman:
     return Friedman(float(found.statistic), float(found.pvalue))
 
 
-def critical_difference(methods: int, problems: int, level: float = LEVEL) -> float:
+def critical_difference(methods: int, problems: int) -> float:
     """Nemenyi's: mean ranks that differ by less are not told apart.
 
     CD = q sqrt(k (k + 1) / (6 N)),  q: quantile of the studentized range for k means, over sqrt(2)
 
     Source: Demsar 2006, Statistical comparisons of classifiers over multiple data sets, Section 3.2.2.
     """
-    q = float(stats.studentized_range.ppf(level, methods, np.inf)) / np.sqrt(2.0)
+    q = float(stats.studentized_range.ppf(LEVEL, methods, np.inf)) / np.sqrt(2.0)
     return float(q * np.sqrt(methods * (methods + 1) / (6.0 * problems)))
 
 

@@ -9,7 +9,6 @@ import os
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -18,7 +17,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from mobench.config import hydra_adapter, hydra_plugin, schema, searchpath, yaml_errors
+from mobench.config import hydra_adapter, schema, searchpath, yaml_errors
 from mobench.config import overrides as conveniences
 from mobench.errors import ConfigError, suggest, unknown
 
@@ -161,9 +160,11 @@ def hydra_errors(arguments: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(yaml_errors.described(error, _places(arguments)) or explain(error)) from error
+        raise ConfigError(
+            yaml_errors.described(error, searchpath.places(arguments)) or explain(error)
+        ) from error
     except (yaml.YAMLError, ValueError, OSError) as error:
-        message = yaml_errors.described(error, _places(arguments))
+        message = yaml_errors.described(error, searchpath.places(arguments))
         if message is None:  # no file of a configuration is to blame
             raise
         raise ConfigError(message) from error
@@ -191,15 +192,11 @@ def compose(arguments: Sequence[str]) -> dict[str, Any]:
         ConfigError: an unknown key or choice, a value that does not fit, several jobs; with the command
             line's messages.
     """
-    with hydra_errors(arguments), ALONE, hydra_adapter.apart(hydra_plugin.register):
+    with hydra_errors(arguments), ALONE, hydra_adapter.apart():
         normal = conveniences.normalise(arguments)
         _one_job(normal)
         loader = hydra_adapter.loader(str(schema.conf_dir()))
         return _plain(*loader.job(hydra_adapter.CONFIG, _experiment(normal)))
-
-
-def _places(arguments: Sequence[str]) -> list[Path]:
-    return [*searchpath.folders(arguments), schema.conf_dir()]
 
 
 def _experiment(arguments: Sequence[str]) -> list[str]:

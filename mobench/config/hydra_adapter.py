@@ -49,11 +49,27 @@ from omegaconf import DictConfig, OmegaConf, base, open_dict
 from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
 
-from mobench.config import searchpath
+from mobench.config import schema, searchpath
 
 VERSION_BASE = "1.3"
 NAME = "mobench"  # of the program, in Hydra's own keys
 CONFIG = "config"  # the file at the top
+SWEEPER = "mobench.sweep.planner.Planner"  # the command line calls it; Hydra never makes it
+# what another sweeper has to say (`Best value: ...`); of launchers only warnings
+LOGGING = {
+    "version": 1,
+    "formatters": {"plain": {"format": "%(message)s"}},
+    "handlers": {
+        "console": {"class": "logging.StreamHandler", "formatter": "plain", "stream": "ext://sys.stdout"}
+    },
+    "root": {"level": "ERROR"},
+    "loggers": {
+        "hydra_plugins": {"level": "INFO", "handlers": ["console"], "propagate": False},
+        "hydra_plugins.hydra_joblib_launcher": {"level": "WARNING"},
+        "hydra_plugins.hydra_submitit_launcher": {"level": "WARNING"},
+    },
+    "disable_existing_loggers": True,
+}
 
 # a parse tree depends on its text alone and is only read; the grammar takes most of a millisecond for it
 base.parse = functools.lru_cache(maxsize=1024)(base.parse)
@@ -300,12 +316,8 @@ def added_folders(source: ConfigLoader) -> list[str]:
 
 
 @contextlib.contextmanager
-def apart(register: Callable[[], None]) -> Iterator[None]:
-    """Hydra as mobench's command line sets it up; whatever this process made of Hydra comes back afterwards.
-
-    Args:
-        register: makes mobench's schema and resolvers known.
-    """
+def apart() -> Iterator[None]:
+    """Hydra as mobench's command line sets it up; what this process made of Hydra comes back afterwards."""
     # Hydra's own plug-ins enter the store when they are first looked for, and have to stay there
     Plugins.instance()
     store = ConfigStore.instance()
@@ -336,24 +348,34 @@ def set_version() -> None:
         version.setbase(VERSION_BASE)
 
 
+def register() -> None:
+    """Makes the schema, the resolver and the sweeper known to Hydra; may be called again."""
+    schema.register_resolver()
+    _add(_entries(), ConfigStore.instance().repo)
+
+
 @functools.cache
-def entries(register: Callable[[], None]) -> dict[str, Any]:
-    """Returns what a function puts into Hydra's store, which it does not change."""
+def _entries() -> dict[str, Any]:
+    """Returns mobench's nodes as Hydra's store has them; the store itself is as before."""
     store = ConfigStore.instance()
     before = store.repo
     store.repo = {}
     try:
-        register()
+        store.store(name="schema", node=schema.Root)
+        store.store(group="hydra/sweeper", name="jobs", node={"_target_": SWEEPER, "params": None})
+        # a job would switch off what its sweeper switched on
+        for group in ("hydra/hydra_logging", "hydra/job_logging"):
+            store.store(group=group, name="sweepers", node=LOGGING)
         return store.repo
     finally:
         store.repo = before
 
 
-def add(groups: dict[str, Any], into: dict[str, Any]) -> None:
-    """Adds groups and their nodes to Hydra's store; may be called again."""
+def _add(groups: dict[str, Any], into: dict[str, Any]) -> None:
+    """Adds groups and their nodes to Hydra's store."""
     for key, node in groups.items():
         if isinstance(node, dict):
-            add(node, into.setdefault(key, {}))
+            _add(node, into.setdefault(key, {}))
         else:
             into[key] = node
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from mobench.config.schema import choices
+from mobench.config.schema import choices, conf_dir
 
 KEY = "hydra.searchpath="
 FLAGS = ("--config-dir", "-cd")
@@ -74,6 +74,11 @@ def folders(arguments: Sequence[str]) -> list[Path]:
     """Those of a command line that exist."""
     found = (folder(name) for name in named(arguments))
     return [path for path in found if path is not None]
+
+
+def places(arguments: Sequence[str]) -> list[Path]:
+    """Returns the folders of configuration that a command line reads."""
+    return [*folders(arguments), conf_dir()]
 
 
 def experiments(extra: Sequence[Path]) -> list[str]:

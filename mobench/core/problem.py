@@ -1,7 +1,7 @@
 """What a problem is: stacked functions of (R, P) decision variables, their start and their feasible set.
 
 What one family of problems needs beyond this is a module of its own: `sampled`, `federated`, `bilevel`,
-`seeds`, `heads`, `truth`, `execution`.
+`seeds`, `truth`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -132,3 +133,7 @@ class Problem(ABC):
         hashes, and, for these runs, what their seeds have made of them.
         """
         return {}
+
+    def strategy(self, device: torch.device) -> str:
+        """Names the way in which runs are computed on a device, for the record: it changes no result."""
+        return "stacked"

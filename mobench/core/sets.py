@@ -83,54 +83,6 @@ class Ball(Set):
         return torch.where(norm > self._outside(p), outside, V)
 
 
-@dataclass(frozen=True)
-class L1Epigraph(Set):
-    """X = {(x, s) in R^(n+1): |x|_1 <= s}, for regularisers in epigraph form.
-
-    The projection of (p, q) is (sign(p) max(|p| - tau, 0), q + tau) with the root tau >= 0 of
-
-        phi(tau) = sum_i max(|p_i| - tau, 0) - tau - q = 0,    tau = 0 where phi(0) <= 0 (inside).
-
-    phi is the largest of its linear pieces sum_{i <= k} (|p|_(i) - tau) - tau - q, k = 0..n, over the k
-    largest |p_i|, and all of them fall: the root is the largest of their roots, which sorting gives without a
-    search.
-    """
-
-    n: int
-
-    def project(self, p: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
-        x = p[:, : self.n]
-        q = p[:, self.n :]
-        size = x.abs()
-        ordered, tau = self._threshold(size, q)
-        shrunk = x.sign() * (size - tau).clamp_min(0.0)
-        # |x|_1 in the order that the threshold sums in: a projected point is inside, not only up to rounding
-        norm = (ordered - tau).clamp_min(0.0).cumsum(-1)[:, -1:]
-        return torch.cat([shrunk, torch.where(tau > 0.0, norm, q)], -1)
-
-    def tangent(self, p: Float[Tensor, "R P"], V: Float[Tensor, "R k P"]) -> Float[Tensor, "R k P"]:
-        x = p[:, : self.n]
-        q = p[:, self.n :]
-        size = x.abs()
-        _, tau = self._threshold(size, q)
-        active = (size > tau).to(p.dtype)
-        sign = (active * x.sign()).unsqueeze(1)
-        dx = V[..., : self.n]
-        dq = V[..., self.n :]
-        # phi = 0 on the active coordinates: (k + 1) dtau = sum of sign_i dp_i - dq
-        dtau = ((sign * dx).sum(-1, keepdim=True) - dq) / (1.0 + active.sum(-1)).view(-1, 1, 1)
-        outside = torch.cat([active.unsqueeze(1) * dx - sign * dtau, dq + dtau], -1)
-        return torch.where(tau.unsqueeze(1) > 0.0, outside, V)
-
-    def _threshold(
-        self, size: Float[Tensor, "R n"], q: Float[Tensor, "R 1"]
-    ) -> tuple[Float[Tensor, "R n"], Float[Tensor, "R 1"]]:
-        """|p| in falling order, and tau."""
-        ordered = size.sort(-1, descending=True).values
-        roots = (ordered.cumsum(-1) - q) / torch.arange(2, self.n + 2, dtype=q.dtype, device=q.device)
-        return ordered, torch.cat([-q, roots], -1).amax(-1, keepdim=True).clamp_min(0.0)
-
-
 def project_moving(
     X: Set, p: Float[Tensor, "R P"], x: Float[Tensor, "R P"], moving: Bool[Tensor, "R P"] | None
 ) -> Float[Tensor, "R P"]:

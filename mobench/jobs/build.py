@@ -13,12 +13,12 @@ from mobench.core.algorithm import Algorithm
 from mobench.core.output import OUTPUTS
 from mobench.core.preferences import Runs, resolve
 from mobench.core.problem import Problem
+from mobench.core.served import served
 from mobench.core.truth import IdealByRuns
 from mobench.errors import ConfigError, PreferenceError, choose, suggest
-from mobench.jobs import measures
 from mobench.jobs.config import JobConfig, check_numbers
 from mobench.jobs.fingerprint import Opaque, of_class
-from mobench.jobs.job import Job, check_device
+from mobench.jobs.job import Job
 from mobench.jobs.targets import Part, parameters
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
@@ -35,13 +35,14 @@ def make_job(plain: dict[str, Any]) -> Job:
     config = JobConfig.read(plain)
     problem = config.problem.build()
     if isinstance(problem, IdealByRuns):
-        problem = problem.with_ideal_by(_extreme_values)
+        from mobench.jobs.extremes import extreme_values  # imports an algorithm, which few jobs need
+
+        problem = problem.with_ideal_by(extreme_values)
     variants = _variants(config.vary, config.algorithm.cls, config.vary_jointly)
     algorithm = _variant(config.algorithm, variants[0] if variants else {})
-    choose_dtype(config.dtype)
+    choose("dtype", config.dtype, DTYPES)
     check_numbers(config)
     _check_outputs(algorithm)
-    check_device(config.hardware.device, here=False)
     runs = _runs(config, problem, len(variants) if variants else None)
     varied = _varied(config.algorithm, variants, runs)
     if varied:
@@ -60,7 +61,7 @@ def make_job(plain: dict[str, Any]) -> Job:
         varied,
         code,
         opaque,
-        measures.of(config.record.code),
+        {} if config.record.code is None else served(config.record.code, "record.code"),
     )
 
 
@@ -68,19 +69,6 @@ def _variant(part: Part, values: Mapping[str, Any]) -> Algorithm:
     """Builds the algorithm with other values of some fields."""
     found: Algorithm = dataclasses.replace(part, arguments={**part.arguments, **values}).build()
     return found
-
-
-def _extreme_values(problem: Problem, instances: int) -> torch.Tensor:
-    """Ideal points of a problem's instances."""
-    from mobench.jobs.extremes import extreme_values  # imports an algorithm, which few jobs need
-
-    return extreme_values(problem, instances)
-
-
-def choose_dtype(name: str) -> None:
-    """Raises ConfigError for a type that states cannot have."""
-    if name not in DTYPES:
-        raise ConfigError(f"dtype={name!r} is unknown; choose one of {', '.join(DTYPES)}.")
 
 
 def _check_outputs(algorithm: Algorithm) -> None:

@@ -9,6 +9,7 @@ plug-in.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -178,6 +179,8 @@ def check_numbers(config: JobConfig) -> None:
             raise ConfigError(f"{group}.{key}={value} must be at least {least}.")
     hardware = config.hardware
     _check_cut(hardware)
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", hardware.device):
+        raise ConfigError(f"hardware.device={hardware.device!r} is unknown; choose cpu, cuda or cuda:N.")
     choose("checkpoint.signal", config.checkpoint.signal, SIGNALS)
     choose("hardware.graphs", hardware.graphs, GRAPHS)
     if hardware.tf32 and not hardware.device.startswith("cuda"):

@@ -25,7 +25,7 @@ from mobench.jobs.build import make_job
 from mobench.jobs.job import Job
 from mobench.jobs.rows import hypervolumes, mark_done
 from mobench.jobs.store import JobFolder
-from mobench.system import processes
+from mobench.system import provenance
 from mobench.system.files import write_json
 
 NO_PARTS = {"split": None, "part": None}
@@ -195,7 +195,7 @@ def _meta(job: Job, pieces: Sequence[Piece], metas: Sequence[dict[str, Any]]) ->
         for piece, meta in zip(pieces, metas, strict=True)
         for one in meta.get("processes", [{name: meta.get(name) for name in ALONE}])
     ]
-    out |= processes.together(every)
+    out |= provenance.together(every)
     out.pop("processes", None)
     if any("processes" in meta for meta in metas) or any(map(_other_code, every, every[1:])):
         out["processes"] = every

@@ -14,7 +14,6 @@ from torch import Tensor
 from mobench.core.point import Point
 from mobench.errors import MobenchError
 from mobench.jobs.job import Job
-from mobench.jobs.measures import measured
 
 MOST_AWAY = 8_000_000  # numbers of recorded columns that wait on a GPU: 64 MB
 
@@ -210,7 +209,7 @@ def _measured(
     if job.dtype is not torch.float64:
         found |= {f"{name}/{key}": value for key, value in _following(job, values).items()}
     if own:
-        measured_here = job.joined.columns(theta, values, point) | measured(job.measures, theta)
+        measured_here = job.joined.columns(theta, values, point) | _user_measures(job, theta)
         found |= {f"{name}/{key}": value for key, value in measured_here.items()}
     return found
 
@@ -232,7 +231,12 @@ def measures(job: Job, theta: Tensor, values: Tensor) -> dict[str, Tensor]:
     """Returns what follows from the values (R, K) of final iterates, and the problem's and the user's
     measures.
     """
-    return _following(job, values) | job.joined.columns(theta, values, None) | measured(job.measures, theta)
+    return _following(job, values) | job.joined.columns(theta, values, None) | _user_measures(job, theta)
+
+
+def _user_measures(job: Job, theta: Tensor) -> dict[str, Tensor]:
+    """Returns the columns (R,) of mobench.run(measures=...): row r is the function at x_r (P,)."""
+    return {name: torch.func.vmap(fn)(theta).detach().double() for name, fn in job.measures.items()}
 
 
 def completed(job: Job, columns: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core import loop
@@ -27,7 +28,6 @@ from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import generator
 from mobench.errors import ConfigError, MobenchError
-from mobench.jobs import measures
 from mobench.jobs.job import Job
 from mobench.jobs.targets import LAYERS
 
@@ -115,13 +115,13 @@ def cast(job: Job, which: Sequence[int], parts: Parts) -> Cast:
     )
 
 
-def rehearse(job: Job, parts: Parts | None = None) -> list[str]:
-    """Check the user's own parts of a job, or the given ones. Returns warnings.
+def rehearse(job: Job) -> list[str]:
+    """Checks the user's own parts of a job. Returns warnings.
 
     Raises:
         RehearsalError: a wrong shape, or runs that are mixed: which part, what was found, what to do.
     """
-    parts = job.config.own_classes if parts is None else parts
+    parts = job.config.own_classes
     if not parts:
         return []
     groups = {where.partition(".")[0] for where in parts}
@@ -191,12 +191,26 @@ def check_measures(job: Job) -> None:
         taken = {*given.oracle.columns(given.theta, F, None), *job.varied}
         taken |= set(given.algorithm.report(F[:, : given.oracle.spec.M], given.start()["alg"]))
         found = {
-            name: fault_of_name(name, taken) or measures.fault(fn, given.theta[:1])
+            name: fault_of_name(name, taken) or _fault_of_measure(fn, given.theta[:1])
             for name, fn in job.measures.items()
         }
     if any(found.values()):
         listed = "\n".join(f"  - {name!r}: {fault}" for name, fault in found.items() if fault)
         raise ConfigError(f"measures cannot be used:\n{listed}")
+
+
+def _fault_of_measure(fn: Callable[[Tensor], Any], x: Float[Tensor, "1 P"]) -> str:
+    """What is wrong with a measure at x; "" if nothing is."""
+    wanted = f"expected a tensor () of real numbers for one x of shape ({x.shape[1]},)."
+    try:
+        value = torch.func.vmap(fn)(x)
+    except Exception as error:  # noqa: BLE001  whatever a user's function raises is what is wrong
+        return f"it fails at the start: {type(error).__name__}: {str(error).splitlines()[0]}; {wanted}"
+    if not isinstance(value, Tensor):
+        return f"it returns {type(value).__name__}; {wanted}"
+    if value.shape != (1,):
+        return f"it returns the shape {tuple(value.shape[1:])}; {wanted}"
+    return f"it returns {value.dtype}; {wanted}" if value.is_complex() else ""
 
 
 def fault_of_name(name: object, taken: Collection[str] = ()) -> str:

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from mobench import metrics
-from mobench.core.execution import execution_of
 from mobench.core.preferences import angle_deg, ray
 from mobench.core.served import source
 from mobench.core.sets import Free
@@ -25,7 +24,7 @@ from mobench.jobs.record import columns, measures
 from mobench.jobs.store import JobFolder
 from mobench.jobs.store import columns as named
 from mobench.jobs.train import Training
-from mobench.system import gpu, processes, provenance, workers
+from mobench.system import gpu, provenance, workers
 from mobench.system.files import write_json
 
 FRONT_POINTS = 20_001  # resolution of `front_distance`: spacing of a front of length 1.5 is below 1e-4
@@ -121,14 +120,14 @@ def _meta(training: Training, frames: list[pd.DataFrame], evaluation: float) -> 
     by_process = training.processes()
     by_device = training.clock.by_device(provenance.device_name(job.device))
     return {
-        **provenance.stamp(job.device),
+        "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         # of all processes, in their order
-        **processes.together(by_process),
+        **provenance.together(by_process),
         **({"processes": by_process} if len(by_process) > 1 else {}),
         "device": " and ".join(by_device),
         **({"seconds_by_device": by_device} if len(by_device) > 1 else {}),
         "execution": f"one batch of {len(job.runs)} runs on {job.device}, {torch.get_num_threads()} "
-        f"thread(s), {execution_of(job.problem, job.device)}",
+        f"thread(s), {job.problem.strategy(job.device)}",
         **job.problem.facts(job.runs),
         **({"measures": source(job.measures.values())} if job.measures else {}),
         # workers of the sweep on this machine (under Slurm 1): other jobs may cost time

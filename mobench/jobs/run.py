@@ -97,7 +97,8 @@ def _on_its_device(job: Job, folder: JobFolder, title: str) -> Outcome:
         anew = again(job, folder)
         if folder.done and not anew:  # another process was faster
             return finished(folder, skipped=True, title=title)
-        for line in [*_unknown_code(job), *job.algorithm.advice(spec)]:
+        unknown = "the result of this job will not be reused, because its code cannot be fingerprinted"
+        for line in [*(f"{unknown}: {why}" for why in job.opaque.values()), *job.algorithm.advice(spec)]:
             print(f"warning: {title + ': ' if title else ''}{line}", file=sys.stderr)
         try:
             finish(train(job, folder, title, arrived, anew), folder)
@@ -119,11 +120,3 @@ def _on_its_device(job: Job, folder: JobFolder, title: str) -> Outcome:
     if arrived.stop:
         raise Interrupted(f"Stopped. {folder.key} had just finished and is complete ({folder.path}).")
     return finished(folder, title=title)
-
-
-def _unknown_code(job: Job) -> list[str]:
-    """Warnings of a job that holds code of which no rows are known to be."""
-    return [
-        f"the result of this job will not be reused, because its code cannot be fingerprinted: {r}"
-        for r in job.opaque.values()
-    ]

@@ -37,9 +37,8 @@ from typing import IO, TYPE_CHECKING, Any
 import yaml
 
 from mobench.errors import StoreError
-from mobench.system.files import cannot_write, write_atomic, write_json
+from mobench.system.files import cannot_write, read_csv, write_atomic, write_json
 from mobench.system.forms import Kinds, fields, read_json, shown
-from mobench.system.tables import read_csv
 
 if TYPE_CHECKING:  # a folder is looked at without them
     import numpy as np
@@ -280,10 +279,6 @@ class JobFolder:
         """SHA-256 of each file of results that there is."""
         return {name: _digest(self.path / name) for name in RESULTS if (self.path / name).exists()}
 
-    def _plain_meta(self) -> Any:
-        """What meta.json says; None where it cannot be read."""
-        return _plain(self.path / "meta.json")
-
     # checkpoints
 
     def save_checkpoint(self, payload: dict[str, Any]) -> None:
@@ -394,7 +389,7 @@ class JobFolder:
         Raises:
             StoreError: they cannot be read, or are another job's.
         """
-        meta = self._plain_meta()
+        meta = _plain(self.path / "meta.json")
         if isinstance(meta, dict) and isinstance(meta.get("identity"), dict):
             if why := self._other_job(meta):
                 raise StoreError(why)
@@ -477,7 +472,7 @@ def _read(path: Path, stamps: tuple[Any, ...]) -> _State:
     status = folder.said()
     if status["status"] != "done":
         return _State(status)
-    meta = folder._plain_meta()
+    meta = _plain(path / "meta.json")
     return _State(status, folder._other_job(meta), folder._rows_damage(status, meta))
 
 

@@ -31,13 +31,12 @@ from mobench.errors import CompatibilityError, ConfigError, Interrupted
 from mobench.jobs import checkpoints
 from mobench.jobs.alike import Alike, alike
 from mobench.jobs.job import Job
-from mobench.jobs.progress import progress
 from mobench.jobs.record import Growing, Recorder, columns, weighed
 from mobench.jobs.rehearsal import rehearse
 from mobench.jobs.steps import Steps
 from mobench.jobs.store import JobFolder
-from mobench.system import gpu, processes, workers
-from mobench.system.provenance import device_name
+from mobench.system import gpu, provenance, workers
+from mobench.system.console import progress
 from mobench.system.signals import Signals
 
 BEAT = 5.0  # seconds between signs of life where checkpoints are rarer
@@ -287,7 +286,7 @@ class Training:
 
         Processes in a row that do not differ are one.
         """
-        own = processes.this(self.job.device)
+        own = provenance.this_process(self.job.device)
         first = self.taken
         before = self.before
         if before and own == {name: before[-1][name] for name in own}:
@@ -308,7 +307,7 @@ class Training:
             "answers": self.answers,
             "seconds": self.clock.training,
             "seconds_wall": self.clock.wall(),
-            "devices": self.clock.by_device(device_name(self.job.device)),
+            "devices": self.clock.by_device(provenance.device_name(self.job.device)),
             "processes": self.processes(),
             "clock": self.clock.recorded,
             "history": self.recorder.state(self.job),
@@ -389,7 +388,7 @@ def _begun(job: Job, folder: JobFolder, title: str, anew: bool) -> Training:
 def _continue(training: Training, saved: dict[str, Any], title: str) -> None:
     """Loads a checkpoint, and says it where other code or other packages took its steps."""
     training.load(saved)
-    if others := processes.differences(training.before, processes.this(training.job.device)):
+    if others := provenance.differences(training.before, provenance.this_process(training.job.device)):
         print(
             f"warning: {title or training.job.key}: its first {training.taken} steps were computed with "
             f"{others}; meta.json names both.",
@@ -426,8 +425,9 @@ def _run_pass(training: Training, title: str, arrived: Signals) -> None:
     job = training.job
     observe = training.observe if training.number == 0 else None
     steps = Steps(training.trained, training.rules(), training.recorder.wants, observe, training.stepper)
-    label = title + (" (second pass)" if training.number else "")
-    show = progress(job, label, training.state["t"], job.steps)
+    label = title or f"{job.problem.name}/{type(job.algorithm).__name__}"
+    label += " (second pass)" if training.number else ""
+    show = progress(label, training.state["t"], job.steps) if job.config.progress else lambda t: None
     chunk = 1
     saved = told = time.monotonic()
     while training.state["t"] < job.steps:

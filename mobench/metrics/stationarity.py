@@ -22,6 +22,8 @@ PATIENCE = 2  # iterations in which no unsolved run halves its gap: only roundin
 ROUNDING = 2e-15  # of |J| |d|: a gap that cannot be told from 0
 CLOSED = 1e-6
 """Largest accepted error sqrt(2 gap) of d, relative to the largest gradient."""
+ACTIVE = 5e-3
+"""A constraint this far inside binds: iterates of penalty methods end 1e-4 to 1e-3 inside."""
 
 
 class Descent(NamedTuple):
@@ -137,14 +139,12 @@ def stationarity(point: Point) -> Float[Tensor, " R"]:
     return torch.where(proved, torch.linalg.vector_norm(found.d, dim=-1), torch.nan).to(point.x.dtype)
 
 
-def constrained_kkt(point: Point, active: float = 5e-3) -> Float[Tensor, " R"]:
-    """min |J_f'lam + J_g'nu|  over lam in the simplex, nu >= 0, nu_j = 0 where g_j < -active:
+def constrained_kkt(point: Point) -> Float[Tensor, " R"]:
+    """min |J_f'lam + J_g'nu|  over lam in the simplex, nu >= 0, nu_j = 0 where g_j < -ACTIVE:
     (R,), for X = R^P.
 
-    0 exactly at the Karush-Kuhn-Tucker points of the constrained problem, where `active` tells which
+    0 exactly at the Karush-Kuhn-Tucker points of the constrained problem, where `ACTIVE` tells which
     constraints bind; whether x is feasible is another question (violation). In the units of a gradient.
-    Iterates of penalty methods end a little inside of a constraint (1e-4 to 1e-3): with a smaller `active`
-    its multiplier would count as 0.
 
     NaN for a run whose numbers are not finite or whose program is not solved.
 
@@ -159,7 +159,7 @@ def constrained_kkt(point: Point, active: float = 5e-3) -> Float[Tensor, " R"]:
     M = point.M
     one = torch.ones_like(K[:, :M, 0])
     a = torch.cat([one, torch.zeros_like(K[:, M:, 0])], dim=1)
-    live = torch.cat([one, (-active <= point.G).to(K)], dim=1)
+    live = torch.cat([one, (-ACTIVE <= point.G).to(K)], dim=1)
     # a constraint that is left out has a unit of its own in the program, whose solution is 0
     scale = K.diagonal(dim1=1, dim2=2).amax(1, keepdim=True).clamp_min(torch.finfo(K.dtype).tiny)
     x = qp(K * live.unsqueeze(1) * live.unsqueeze(2) + torch.diag_embed(scale * (live == 0)), None, a).x

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from mobench.problems.federated_images import FederatedImages
     from mobench.problems.few_shot import FewShotLearning
     from mobench.problems.hyper_cleaning import HyperCleaning
-    from mobench.problems.l1_regularized import L1Regularized
     from mobench.problems.least_squares import LeastSquares
     from mobench.problems.multi_mnist import MultiMNIST
     from mobench.problems.pls import PLS
@@ -45,7 +44,6 @@ FILES = {
     "FewShotLearning": "few_shot",
     "HalfPlane": "constrained_toys",
     "HyperCleaning": "hyper_cleaning",
-    "L1Regularized": "l1_regularized",
     "LeastSquares": "least_squares",
     "MultiMNIST": "multi_mnist",
     "PLS": "pls",
@@ -79,7 +77,6 @@ __all__ = [
     "FewShotLearning",
     "HalfPlane",
     "HyperCleaning",
-    "L1Regularized",
     "LeastSquares",
     "MultiMNIST",
     "RiverFlow",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import yaml
 
@@ -49,13 +48,13 @@ class Finding:
         return f"{self.picture.replace('/', '_')}.png"
 
 
-def findings(path: Path | None = None) -> list[Finding]:
+def findings() -> list[Finding]:
     """Returns the findings, in the order of the file.
 
     Raises:
         ConfigError: An entry lacks a key or has an unknown one.
     """
-    path = path or paths.experiments() / "findings.yaml"
+    path = paths.experiments() / "findings.yaml"
     out = []
     for entry in yaml.safe_load(path.read_text()):
         if unknown := sorted(set(entry) - set(KEYS)):

@@ -26,7 +26,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mobench.core.arrays import tensor
-from mobench.core.sets import Ball, Box, Free, Intervals, L1Epigraph, Set
+from mobench.core.sets import Ball, Box, Free, Intervals, Set
 from mobench.kernels.compiled import compiled_solver
 from mobench.solvers.host import on_host
 from mobench.solvers.qp import rows as in_rows
@@ -39,16 +39,15 @@ CANCELLED = 1e-5  # share of the terms that cancel in d which counts as size of 
 ROUNDING = 1e-14  # of the terms that cancel in d: what is not larger may be zero
 FAR = 1e14  # multipliers beyond this run away: the surrogate is infeasible
 NEWTON = 20  # steps of Newton's method: from good multipliers two to five are needed
-PATIENT = 60  # the same in the epigraph, whose kinks the interior-point method keeps
 PROOF = 8  # the step at which it looks for a proof of infeasibility
 MODEL = 4  # active sets tried for the model of one step
 INTERIOR = 60  # interior-point steps: 12 to 20 are needed
 # what the kernel has to know, in the order of `mobench.solvers.kernels.surrogate.Limits`
-_STEPS = (NEWTON, PATIENT, PROOF, MODEL, INTERIOR)
+_STEPS = (NEWTON, PROOF, MODEL, INTERIOR)
 LIMITS = np.array([GOOD, TOLERANCE, TINY, LOOSE, SHIFT, FIRST, CANCELLED, ROUNDING, FAR, *_STEPS])
 NOBODY = np.zeros((0, 0), bool)  # no mask: all coordinates move
 # the sets of x that the kernel knows, with its numbers for them
-SETS: dict[type[Set], int] = {Free: 0, Box: 1, Intervals: 1, Ball: 2, L1Epigraph: 3}
+SETS: dict[type[Set], int] = {Free: 0, Box: 1, Intervals: 1, Ball: 2}
 
 
 class SurrogateSolution(NamedTuple):
@@ -108,15 +107,12 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
     or `failed`. The certificate is computed from the step itself, by rows, whatever formula found it.
 
     Raises:
-        ValueError: x in a set that the kernel does not know, or blocks of variables in an epigraph.
+        ValueError: x in a set that the kernel does not know.
     """
     X = program.X
-    if type(X) not in SETS or (isinstance(X, L1Epigraph) and program.moving is not None):
+    if type(X) not in SETS:
         names = ", ".join(known.__name__ for known in SETS)
-        raise ValueError(
-            f"CSMOO's surrogate is solved for X in {names} (L1Epigraph: without blocks of variables), not "
-            f"{type(X).__name__}."
-        )
+        raise ValueError(f"CSMOO's surrogate is solved for X in {names}, not {type(X).__name__}.")
     inner = outer = np.zeros(0)
     if isinstance(X, (Box, Intervals)):
         inner, outer = (np.ones(program.rows.shape[2]) * end for end in (X.lower, X.upper))

@@ -4,17 +4,34 @@ task i,  a = (c, s).
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.core.heads import WithHeads
 from mobench.core.oracle import Oracle
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.sets import Box
 from mobench.errors import CompatibilityError
 from mobench.spaces.base import Real, Referenced, at_least, refuse_local, refuse_set
+
+
+@runtime_checkable
+class WithHeads(Protocol):
+    """Heads whose biases and scales can be decision variables (`space=head_bias`)."""
+
+    @property
+    def head_variables(self) -> int:
+        """k = 2 m, a shift and a scale for the head of each of m tasks."""
+
+    def with_heads(self, theta: Float[Tensor, "R P"], a: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
+        """theta with its heads changed by a = (b_1 .. b_m, s_1 .. s_m).
+
+        b_i is added to the bias of head i, whose weights are multiplied by exp(s_i). a = 0 changes nothing;
+        differentiable in a.
+        """
 
 
 class HeadBias(Referenced):

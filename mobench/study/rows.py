@@ -26,9 +26,9 @@ import yaml
 from mobench.config.schema import choices, conf_dir
 from mobench.errors import ConfigError, StoreError, suggest
 from mobench.jobs.store import JobFolder
+from mobench.system.files import read_csv
 from mobench.system.forms import read_json
 from mobench.system.paths import outputs_root, results_root
-from mobench.system.tables import read_csv
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hydra.types import RunMode
 
-from mobench.config import compose, hydra_adapter, hydra_plugin, searchpath
+from mobench.config import compose, hydra_adapter, searchpath
 from mobench.config.overrides import expand_experiments, key_of, normalise, shown
 from mobench.config.schema import choices, conf_dir
 from mobench.errors import CompatibilityError, ConfigError, MobenchError
@@ -50,13 +50,13 @@ def plan(command: Sequence[str]) -> Plan:
     Raises:
         ConfigError, CompatibilityError: with the command line's messages.
     """
-    with compose.hydra_errors(command), compose.ALONE, hydra_adapter.apart(hydra_plugin.register):
+    with compose.hydra_errors(command), compose.ALONE, hydra_adapter.apart():
         overrides, _ = expand_experiments(
             normalise(command), searchpath.experiments(searchpath.folders(command))
         )
         loader = hydra_adapter.loader(str(conf_dir()))
         config = loader.load_configuration(hydra_adapter.CONFIG, overrides, RunMode.MULTIRUN)
-        if config.hydra.sweeper["_target_"] != hydra_plugin.SWEEPER:
+        if config.hydra.sweeper["_target_"] != hydra_adapter.SWEEPER:
             raise ConfigError("Only mobench's own sweeper supports planning; omit hydra/sweeper.")
         arguments = [str(o) for o in config.hydra.overrides.task]
         return Planner(Composer(loader, config), Use.SHOWN).plan(arguments)
@@ -201,7 +201,8 @@ class Planner:
             raise made
         from mobench.jobs.job import check_device
 
-        check_device(made.config.hardware.device, here=self.use in (Use.PROCESS, Use.HERE))
+        if self.use in (Use.PROCESS, Use.HERE):
+            check_device(made.config.hardware.device)
         job = made.keeping_rows() if kept else made
         needed = job.config.rerun or job.config.logger.finished or not folder_of(job).done
         # to show what is there needs no data sets

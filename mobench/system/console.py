@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ PLAIN = str.maketrans(
 )
 
 STOPPED = 130  # exit code of a process that Ctrl-C stopped
+LINE = 5.0  # seconds between plain lines of progress, at least
 
 
 def say(text: str, stream: Any = None) -> None:
@@ -46,6 +49,45 @@ def duration(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{max(seconds, 0):.0f} s"
+
+
+def progress(label: str, start: int, total: int) -> Callable[[int], None]:
+    """Returns what is to be called with each step that has been reached: a bar on a terminal, plain lines
+    elsewhere.
+
+    Args:
+        label: what lines call the job.
+        start: the step that training continues from.
+        total: the last step.
+    """
+    return _bar(label, start, total) if sys.stderr.isatty() else _lines(label, start, total)
+
+
+def _bar(label: str, start: int, total: int) -> Callable[[int], None]:
+    from tqdm import tqdm  # a person at a terminal alone waits for it
+
+    bar = tqdm(total=total, initial=start, desc=label, unit="step", leave=False)
+
+    def update(t: int) -> None:
+        bar.update(t - bar.n)
+        if t >= total:
+            bar.close()
+
+    return update
+
+
+def _lines(label: str, start: int, total: int) -> Callable[[int], None]:
+    began = time.monotonic()
+    last = began
+
+    def line(t: int) -> None:
+        nonlocal last
+        if time.monotonic() - last > LINE and t < total:
+            last = time.monotonic()
+            left = (last - began) * (total - t) / max(t - start, 1)
+            print(f"{label}: step {t} of {total}, about {duration(left)} left", file=sys.stderr, flush=True)
+
+    return line
 
 
 def check_folder() -> None:

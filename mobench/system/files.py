@@ -1,14 +1,18 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and tables that keep every bit of their numbers."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mobench.errors import StoreError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def cannot_write(error: OSError, path: Path) -> StoreError:
@@ -48,3 +52,18 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Indented JSON, atomically. NaN is refused: it is not JSON."""
     write_atomic(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+
+
+def read_csv(path: Path | io.BytesIO, **options: Any) -> pd.DataFrame:
+    """`pandas.read_csv`, in which each number is the floating-point number nearest to its text.
+
+    That is the default of pandas since 3.1, which deprecates the option; older versions change the last bit
+    of some numbers without it.
+    """
+    import pandas as pd
+
+    major, minor = pd.__version__.split(".")[:2]
+    if (int(major), int(minor)) < (3, 1):
+        options["float_precision"] = "round_trip"
+    table: pd.DataFrame = pd.read_csv(path, **options)
+    return table

@@ -1,14 +1,19 @@
-"""Where a number comes from: commit, versions, device, date."""
+"""Where a number comes from: commit, versions, files, device, date; for a job, of each of its processes."""
 
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
 import platform
 import subprocess
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from mobench.system.paths import package
 
 if TYPE_CHECKING:  # versions and commits are known without it
     import torch
@@ -26,6 +31,8 @@ PACKAGES = (
     "pandas",
     "matplotlib",
 )
+CODE = ("git_sha", "git_dirty", "files", "versions")
+"""Fields of a process that name its code."""
 
 
 def _git(*args: str) -> str | None:
@@ -83,6 +90,26 @@ def versions() -> dict[str, str]:
     return out
 
 
+def digest(paths: Iterable[Path], base: Path) -> str:
+    """Hash of the names and contents of files below a folder."""
+    out = hashlib.sha256()
+    for path in sorted(paths):
+        data = path.read_bytes()
+        out.update(f"{path.relative_to(base).as_posix()} {len(data)}\n".encode())
+        out.update(data)
+    return out.hexdigest()
+
+
+@functools.cache
+def files_at_start() -> str:
+    """Returns the hash of the files and of the versions when it was first asked for in this process.
+
+    The papers' files, which lie inside the package when it is installed, are left out.
+    """
+    files = [p for p in package().rglob("*.py") if "experiments" not in p.relative_to(package()).parts]
+    return hashlib.sha256(f"{digest(files, package())} {json.dumps(versions())}".encode()).hexdigest()
+
+
 def device_name(device: torch.device | None = None) -> str:
     """What ran it, in words; without a device the processor."""
     if device is not None and device.type == "cuda":
@@ -112,3 +139,67 @@ def stamp(device: torch.device | None = None) -> dict[str, Any]:
         "device": device_name(device),
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
+
+
+# processes: an entry for each that computed rows of a job, or for several in a row that do not differ
+
+
+def this_process(device: torch.device) -> dict[str, Any]:
+    """Returns commit, hash of mobench's files, versions of packages and device of this process.
+
+    The hash tells two edits of one commit apart.
+    """
+    return {
+        **code(),
+        "files": files_at_start()[:16],
+        "versions": versions(),
+        "device": device_name(device),
+    }
+
+
+def differences(before: Iterable[Mapping[str, Any]], here: Mapping[str, Any]) -> str:
+    """Returns in words what code and packages of earlier processes were, where this one has others."""
+    words: dict[str, None] = {}
+    for one in before:
+        said = [
+            f"{name} {_shown(then)} instead of {_shown(now)}"
+            for name, then, now in _pairs(one, here)
+            if then != now
+        ]
+        if not said and any(one.get(name) != here.get(name) for name in CODE):
+            said = ["files of mobench that were edited since"]
+        words |= dict.fromkeys(said)
+    return ", ".join(words)
+
+
+def _pairs(one: Mapping[str, Any], here: Mapping[str, Any]) -> Iterable[tuple[str, Any, Any]]:
+    yield "commit", one.get("git_sha"), here.get("git_sha")
+    then = one.get("versions") or {}
+    now = here.get("versions") or {}
+    for name in sorted(then.keys() | now.keys()):
+        yield name, then.get(name), now.get(name)
+
+
+def _shown(value: Any) -> str:
+    return "unknown" if value is None else f"{value!s:.10}"
+
+
+def together(processes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns commit, changes and versions of several processes; what differs is joined by " and "."""
+    names = dict.fromkeys(name for one in processes for name in one.get("versions") or {})
+    dirty = [one.get("git_dirty") for one in processes]
+    return {
+        "git_sha": _joined([one.get("git_sha") for one in processes]),
+        "git_dirty": True if any(dirty) else dirty[0],
+        "versions": {
+            name: _joined([(one.get("versions") or {}).get(name) for one in processes]) for name in names
+        },
+    }
+
+
+def _joined(values: Sequence[Any]) -> Any:
+    """A value that all have, else all different ones in words."""
+    several = list(dict.fromkeys(values))
+    return (
+        several[0] if len(several) == 1 else " and ".join("unknown" if v is None else str(v) for v in several)
+    )

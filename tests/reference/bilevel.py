@@ -727,10 +727,6 @@ class SoftmaxHead:
         Z = self.inputs()
         return softmax_curvature(Z @ W.T, Z @ V.T).T @ Z / len(Z) + 2.0 * self.reg * V
 
-    def grad_features(self, W: Array) -> Array:
-        """d loss / d features: (P - onehot) W / n without the bias, (n, F)."""
-        return softmax_errors(self.inputs() @ W.T, self.labels) @ W[:, :-1] / len(self.features)
-
     def jxy(self, W: Array, V: Array) -> Array:
         """d <grad, V> / d features: ((P - onehot) V + (P a - P sum(P a)) W) / n without the bias, (n, F)."""
         Z = self.inputs()

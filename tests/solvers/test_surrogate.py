@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mobench.core.sets import Ball, Box, Free, Intervals, L1Epigraph, Set
+from mobench.core.sets import Ball, Box, Free, Intervals, Set
 from mobench.solvers import TOLERANCE, reference
 from mobench.solvers.kernels.surrogate import Limits
 from mobench.solvers.surrogate import Surrogate, SurrogateSolution, solve_surrogate
@@ -493,26 +493,6 @@ class Disguised(Set):
         return self.X.tangent(p, V)
 
 
-@pytest.mark.parametrize("family", [f for f in FAMILIES if f not in ("moving", "pinned")])
-def test_the_epigraph_of_the_1_norm(family, monkeypatch):
-    """Whatever formula found a step, its value is that of the dual, which `Set.project` gives for any set."""
-    monkeypatch.setitem(SETS, "epigraph", L1Epigraph(1))
-    compared = 0
-    for P, M, N in ((2, 2, 2), (3, 2, 0), (8, 2, 2)):
-        SETS["epigraph"] = L1Epigraph(P - 1)
-        for two in (False, True)[: 2 if N else 1]:
-            p = make(family, "epigraph", two, 20, P, M, N)
-            s = solve_surrogate(p)
-            assert_solved(p, s)
-            best = torch.where(s.infeasible, dual(p, s.mu, relaxed=True)[0], dual(p, s.mu)[0])
-            value = torch.where(s.infeasible, s.worst, constraints(p, s.dx, s.dy)[:, 0])
-            size = 1 + p.c.abs().amax(1) + p.rows.abs().amax((1, 2)) + (s.mu * p.c.abs()).sum(1)
-            assert ((best - value).abs() <= 1e-8 * size).all()
-            assert (best[s.infeasible] > 0).all()
-            compared += len(best)
-    assert compared >= 60
-
-
 def test_a_box_and_intervals_of_the_same_bounds_are_one_set():
     for family in ("random", "infeasible", "moving"):
         p = make(family, "box", True, 15, 3, 2, 2)
@@ -524,8 +504,6 @@ def test_a_set_without_a_formula_is_refused():
     p = make("random", "box", True, 2, 3, 2, 2)
     with pytest.raises(ValueError, match="Disguised"):
         solve_surrogate(replace(p, X=Disguised(p.X)))
-    with pytest.raises(ValueError, match="without blocks of variables"):
-        solve_surrogate(replace(p, X=L1Epigraph(2), moving=torch.ones_like(p.x, dtype=torch.bool)))
 
 
 @pytest.mark.parametrize("kind", SETS)

@@ -6,7 +6,7 @@ certificate and, where there is no solution, the proof.
 Newton's method with active sets starts from a guess. Where it fails, a primal-dual interior-point method
 finds a better start for it. Variables come in blocks, each of which says what it adds to h and H at d(mu):
 variables with bounds by their rows (y, and x in a box); x in R^P or in a ball by products alone, whatever P
-is; x in the epigraph of the 1-norm by its projection.
+is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from mobench.kernels.jit import Array, entry, kernel
 
-FREE, BOX, BALL, EPIGRAPH = 0, 1, 2, 3  # kinds of X
+FREE, BOX, BALL = 0, 1, 2  # kinds of X
 
 
 class Limits(NamedTuple):
@@ -34,7 +34,6 @@ class Limits(NamedTuple):
     rounding: float
     far: float
     newton: float
-    patient: float
     proof: float
     model: float
     interior: float
@@ -74,16 +73,13 @@ class Bounded(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """x known by products: G_kl = a_k'a_l, u_k = a_k'x, xx = |x|^2, square = radius^2 (inf: R^P). In the
-    epigraph: p, J and its image under the tangent, (2 + 2 K, P).
-    """
+    """x known by products: G_kl = a_k'a_l, u_k = a_k'x, xx = |x|^2, square = radius^2 (inf: R^P)."""
 
     G: Array
     u: Array
     xx: float
     square: float
     w: Array
-    p: Array
 
 
 # rows of `v` (VECTORS, K)
@@ -98,7 +94,7 @@ STATES = 11
 @kernel
 def limits_of(a: Array) -> Limits:
     return Limits(
-        a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13]
+        a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12]
     )  # fmt: skip
 
 
@@ -200,86 +196,6 @@ def ball_part(x: Whole, tau: Array, v: Array, bend: Array, zero: float, limits: 
 
 
 @kernel
-def epigraph_part(p: Program, x: Whole, v: Array, bend: Array, zero: float, limits: Limits) -> float:
-    """The same for x = (y, s) with |y|_1 <= s; rows of x.p: the raw point and d, J and its image."""
-    rows = p.rows
-    tau = p.tau
-    at = p.x
-    room = x.p
-    K, P = rows.shape
-    w = x.w
-    s = zero * tau[0]
-    pull = 0.0
-    for k in range(K):
-        s += tau[k + 1] * v[TRIAL, k]
-        pull += w[3, k] * v[TRIAL, k]
-    for i in range(P):
-        raw = 0.0
-        for k in range(K):
-            raw += v[TRIAL, k] * rows[k, i]
-        room[0, i] = at[i] - raw / s
-    t = shrunk(room[0], room[1])
-    active = 0.0
-    dd = 0.0
-    for i in range(P):
-        active += 1.0 if i < P - 1 and abs(room[0, i]) > t else 0.0
-        room[1, i] -= at[i]
-        dd += room[1, i] * room[1, i]
-    for k in range(K):
-        linear = 0.0
-        slope = 0.0  # of t along the row of J
-        for i in range(P):
-            linear += rows[k, i] * room[1, i]
-            room[2 + k, i] = rows[k, i] + tau[k + 1] * room[1, i]
-            if i < P - 1 and abs(room[0, i]) > t:
-                slope += math.copysign(room[2 + k, i], room[2 + k, i] * room[0, i])
-        slope = (slope - room[2 + k, P - 1]) / (1.0 + active)
-        for i in range(P):
-            image = room[2 + k, i]
-            if t > 0:
-                if i == P - 1:
-                    image += slope
-                elif abs(room[0, i]) > t:
-                    image -= math.copysign(slope, slope * room[0, i])
-                else:
-                    image = 0.0
-            room[2 + K + k, i] = image
-        quadratic = 0.5 * tau[k + 1] * dd
-        v[TRIAL_H, k] += linear + quadratic
-        v[SIZE, k] += abs(linear) + quadratic + limits.loose * w[3, k] * (pull / s)
-    for k in range(K):
-        for j in range(k + 1):
-            value = 0.0
-            for i in range(P):
-                value += room[2 + K + k, i] * room[2 + j, i] + room[2 + K + j, i] * room[2 + k, i]
-            bend[k, j] += 0.5 * value / s
-    return 0.5 * tau[0] * dd
-
-
-@kernel
-def shrunk(p: Array, d: Array) -> float:
-    """d <- the projection of p = (y, s) onto |y|_1 <= s, and by how much y shrinks; `sets.L1Epigraph`."""
-    n = len(p) - 1
-    for i in range(n):
-        d[i] = abs(p[i])
-    ordered = np.sort(d[:n])
-    t = max(-p[n], 0.0)
-    total = 0.0
-    for i in range(n):
-        total += ordered[n - 1 - i]
-        t = max(t, (total - p[n]) / (i + 2))
-    d[n] = p[n]
-    if t > 0:
-        d[n] = 0.0
-        for i in range(n):
-            d[n] += max(ordered[n - 1 - i] - t, 0.0)
-    for i in range(n):
-        size = max(abs(p[i]) - t, 0.0)
-        d[i] = size if p[i] > 0 else -size
-    return t
-
-
-@kernel
 def parts(
     p: Program, x: Whole, y: Bounded, v: Array, bend: Array, zero: float, limits: Limits
 ) -> tuple[float, float]:
@@ -292,9 +208,7 @@ def parts(
         v[SIZE, k] = abs(c[k])
     value, objective = bounded_part(y, v, bend, zero, limits)
     own = 0.0
-    if p.kind == EPIGRAPH:
-        own = epigraph_part(p, x, v, bend, zero, limits)
-    elif p.kind != BOX:
+    if p.kind != BOX:
         own = ball_part(x, p.tau, v, bend, zero, limits)
     for k in range(K):
         for j in range(k):
@@ -425,7 +339,7 @@ def newton(
     taken back and damped more, so that kinks of q do no harm.
     """
     K = len(p.c)
-    steps = int(limits.patient if p.kind == EPIGRAPH else limits.newton)
+    steps = int(limits.newton)
     zero = 0.0 if relaxed else 1.0
     if relaxed:
         total = 0.0
@@ -651,12 +565,7 @@ def system(
     other = Sums(0.0, 0.0, 0.0, 0.0)
     over = 0.0
     curvature = 0.0
-    if p.kind == EPIGRAPH:
-        other = Sums(epigraph_part(p, x, v, bend, zero, limits), 0.0, 0.0, 0.0)
-        for k in range(len(c)):
-            for j in range(k):
-                bend[j, k] = bend[k, j]
-    elif p.kind != BOX:
+    if p.kind != BOX:
         other, over, curvature = ball_system(x, p.tau, nu, omega, v, bend, zero, limits)
     sums = Sums(
         one.objective + other.objective, one.products + other.products, one.pairs + other.pairs,
@@ -883,10 +792,7 @@ def stepped(p: Program, v: Array, zero: float, dx: Array, dy: Array) -> None:
         else:
             length += dx[i] * dx[i]
     factor = 1.0
-    if p.kind == EPIGRAPH:
-        raw = dx.copy()
-        shrunk(raw, dx)
-    elif p.kind == BALL and some:
+    if p.kind == BALL and some:
         room = max(p.radius * p.radius - still, 0.0)
         factor = math.sqrt(room / length) if length > room else 1.0
     elif p.kind == BALL:
@@ -1090,7 +996,6 @@ def multiplied(p: Program, G: Array, u: Array, masked: Array) -> tuple[float, fl
 def lengths_of(p: Program, x: Whole, y: Bounded) -> None:
     """The lengths of the rows in both blocks, the same in every iteration."""
     c = p.c
-    rows = p.rows
     G = x.G
     w = x.w
     a = y.a
@@ -1101,12 +1006,7 @@ def lengths_of(p: Program, x: Whole, y: Bounded) -> None:
             length += a[k, i] * a[k, i]
         lengths[k] = math.sqrt(length)
     for k in range(len(c)):
-        if p.kind == EPIGRAPH:
-            length = 0.0
-            for i in range(len(p.x)):
-                length += rows[k, i] * rows[k, i]
-            w[3, k] = math.sqrt(length)
-        elif p.kind != BOX:
+        if p.kind != BOX:
             w[3, k] = math.sqrt(G[k, k])
 
 
@@ -1132,7 +1032,6 @@ def solve_surrogate(
     G = np.zeros((K, K))
     u = np.zeros(K)
     w = np.empty((4, K))
-    room = np.empty((2 + 2 * K if kind == EPIGRAPH else 0, P))
     masked = np.empty((K if len(moving) > 0 else 0, P))
     everything = np.empty(0, np.bool_)
     v = np.empty((VECTORS, K))
@@ -1169,9 +1068,9 @@ def solve_surrogate(
         y.low[box:] = lows[r]
         if kind == BOX:
             boxed(p, y)
-        elif kind != EPIGRAPH:
+        else:
             xx, square = multiplied(p, G, u, masked)
-        x = Whole(G, u, xx, square, w, room)
+        x = Whole(G, u, xx, square, w)
         lengths_of(p, x, y)
         for k in range(K):
             v[TRIAL, k] = max(start[r, k], 0.0) if abs(start[r, k]) < np.inf else 1.0
