@@ -28,9 +28,8 @@ from hydra import version
 from hydra._internal import config_loader_impl
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import ConfigRepository
+from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path, get_args_parser
 from hydra.core.config_loader import ConfigLoader
@@ -92,16 +91,19 @@ class Base:
 
 
 class Files(ConfigRepository):
-    """Hydra's repository of files, which reads one again only when it has changed."""
+    """Hydra's repository of files, which reads one again only if it has changed; those of packages never."""
 
     def load_config(self, config_path: str) -> ConfigResult | None:
         """Returns the content of a file, a copy that may be changed; None if there is none."""
         source = self._find_object_source(config_path=config_path, object_type=ObjectType.CONFIG)
-        if not isinstance(source, FileConfigSource):
+        # by its name, as Hydra loads the classes of its sources a second time
+        scheme = None if source is None else source.scheme()
+        if source is None or scheme not in ("file", "pkg"):
             return super().load_config(config_path)
-        path = Path(source.path) / source._normalize_file_name(config_path)
-        found = path.stat()
-        key = (str(path), source.provider, config_path, found.st_mtime_ns, found.st_size)
+        key: tuple[Any, ...] = (source.path, source.provider, config_path)
+        if scheme == "file":
+            found = (Path(source.path) / source._normalize_file_name(config_path)).stat()
+            key += (found.st_mtime_ns, found.st_size)
         if key not in _READ:
             if len(_READ) >= MANY:
                 _READ.clear()
@@ -143,6 +145,15 @@ class Loader(ConfigLoaderImpl):
             options = config.hydra.job.config.override_dirname
             config.hydra.job.override_dirname = config_loader_impl.get_overrides_dirname(task, **options)
         return config
+
+    def _parse_overrides_and_create_caching_repo(
+        self, config_name: str | None, overrides: list[str]
+    ) -> tuple[list[Override], CachingConfigRepository]:
+        """Does what Hydra's own does, but reads no override a second time."""
+        parsed = parsed_overrides(overrides)
+        repository = CachingConfigRepository(self.repository)
+        self._process_config_searchpath(config_name, parsed, repository)
+        return parsed, repository
 
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
         """Returns the configuration of one job of a sweep, with Hydra's own node."""
