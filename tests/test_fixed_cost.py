@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -55,6 +56,24 @@ def test_equal_choices_are_composed_once(compositions: list[list[str]]) -> None:
     assert len(compositions) == 1
     compose.compose(["problem=zdt1", "algorithm=epo", "scale=smoke"])
     assert len(compositions) == 2
+
+
+def test_files_of_another_choice_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    original = ConfigRepository.load_config
+
+    def load(self: Any, path: str) -> Any:
+        read.append(path)
+        return original(self, path)
+
+    monkeypatch.setattr(ConfigRepository, "load_config", load)
+    monkeypatch.setattr(hydra_adapter, "_COMPOSED", {})
+    compose.compose(["problem=zdt1", "algorithm=epo"])
+    read.clear()
+    compose.compose(["problem=zdt1", "algorithm=tch"])
+    files = [path for path in read if (schema.conf_dir() / f"{path}.yaml").exists()]
+    assert set(files) <= {"algorithm/tch"}  # another test may have read it
+    assert "hydra/output/default" not in read  # of Hydra's own package
 
 
 def test_a_sweep_composes_equal_choices_once(mobench: Run, compositions: list[list[str]]) -> None:

@@ -22,15 +22,14 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hydra import version
 from hydra._internal import config_loader_impl
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import ConfigRepository
+from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path, get_args_parser
 from hydra.core.config_loader import ConfigLoader
@@ -87,11 +86,17 @@ class Base:
 
     Attributes:
         moving: keys at the top of `job` whose values hold interpolations.
+        stamps: times and sizes of the files that were read, and of all folders that hold others.
     """
 
     whole: DictConfig
     job: DictConfig
     moving: frozenset[str]
+    stamps: dict[str, Stamp]
+
+    def is_fresh(self) -> bool:
+        """Returns whether the files would be read as they were: none has changed, come or gone."""
+        return all(_stamp(path) == stamp for path, stamp in self.stamps.items())
 
     def new_job(self, touched: Collection[str]) -> DictConfig:
         """Returns a configuration without Hydra's node in which some keys at the top may be set.
@@ -107,17 +112,40 @@ class Base:
         return found
 
 
+Stamp = tuple[int, int] | None
+
+
+def _stamp(path: str) -> Stamp:
+    try:
+        found = os.stat(path)  # noqa: PTH116  a Path costs as much as the question
+    except FileNotFoundError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
 class Files(ConfigRepository):
-    """Hydra's repository of files, which reads one again only when it has changed."""
+    """Hydra's repository of files, which reads one again only if it has changed; those of packages never.
+
+    Attributes:
+        read: the stamps of the files that were read.
+    """
+
+    def __init__(self, config_search_path: ConfigSearchPath) -> None:
+        super().__init__(config_search_path)
+        self.read: dict[str, Stamp] = {}
 
     def load_config(self, config_path: str) -> ConfigResult | None:
         """Returns the content of a file, a copy that may be changed; None if there is none."""
         source = self._find_object_source(config_path=config_path, object_type=ObjectType.CONFIG)
-        if not isinstance(source, FileConfigSource):
+        # by its name, as Hydra loads the classes of its sources a second time
+        scheme = None if source is None else source.scheme()
+        if source is None or scheme not in ("file", "pkg"):
             return super().load_config(config_path)
-        path = Path(source.path) / source._normalize_file_name(config_path)
-        found = path.stat()
-        key = (str(path), source.provider, config_path, found.st_mtime_ns, found.st_size)
+        key: tuple[Any, ...] = (source.path, source.provider, config_path)
+        if scheme == "file":
+            path = f"{source.path}/{source._normalize_file_name(config_path)}"
+            self.read[path] = _stamp(path)
+            key += (self.read[path],)
         if key not in _READ:
             if len(_READ) >= MANY:
                 _READ.clear()
@@ -160,6 +188,16 @@ class Loader(ConfigLoaderImpl):
             config.hydra.job.override_dirname = config_loader_impl.get_overrides_dirname(task, **options)
         return config
 
+    def _parse_overrides_and_create_caching_repo(
+        self, config_name: str | None, overrides: list[str]
+    ) -> tuple[list[Override], CachingConfigRepository]:
+        """Does what Hydra's own does, but reads no override a second time."""
+        parsed = parsed_overrides(overrides)
+        repository = CachingConfigRepository(self.repository)
+        self.copied = cast(Files, repository.delegate)  # which Hydra asks in place of ours
+        self._process_config_searchpath(config_name, parsed, repository)
+        return parsed, repository
+
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
         """Returns the configuration of one job of a sweep, with Hydra's own node."""
         overrides = [*master_config.hydra.overrides.hydra, *sweep_overrides]
@@ -188,10 +226,12 @@ class Loader(ConfigLoaderImpl):
         sets = [self._is_value(override) for override in parsed]
         values = [override for override, is_value in zip(parsed, sets, strict=True) if is_value]
         choices = [str(o.input_line) for o, is_value in zip(parsed, sets, strict=True) if not is_value]
-        state = self._state(choices)
-        key = (state, Path.cwd(), config_name, run_mode, validate, *choices)
-        if state is not None and key in _COMPOSED:
-            return _COMPOSED[key], values
+        folders = self._folders(choices)
+        key = (*folders, Path.cwd(), config_name, run_mode, validate, *choices)
+        known = _COMPOSED.get(key) if folders else None
+        if known is not None and known.is_fresh():
+            return known, values
+        stamps = _stamps(folders, choices)  # before they are read
         whole = super().load_configuration(config_name, choices, run_mode, from_shell, validate)
         job = copy.deepcopy(whole)
         with open_dict(job):
@@ -201,7 +241,7 @@ class Loader(ConfigLoaderImpl):
         content = OmegaConf.to_container(job)
         assert isinstance(content, dict)
         moving = frozenset(str(name) for name, value in content.items() if "${" in str(value))
-        _COMPOSED[key] = Base(whole, job, moving)
+        _COMPOSED[key] = Base(whole, job, moving, stamps | self.copied.read)
         return _COMPOSED[key], values
 
     def _is_value(self, override: Override) -> bool:
@@ -210,15 +250,14 @@ class Loader(ConfigLoaderImpl):
             return False
         return "." in override.key_or_group or not self.repository.group_exists(override.key_or_group)
 
-    def _state(self, choices: Sequence[str]) -> tuple[Any, ...] | None:
-        """Returns names, times and sizes of all files that may be read; None where they are not known."""
+    def _folders(self, choices: Sequence[str]) -> tuple[Path, ...]:
+        """Returns the folders of the files that may be read; none where they are not known."""
         if set(ConfigStore.instance().repo) - OWN_NODES:  # nodes of the user's own, which may change
-            return None
+            return ()
         items = self.get_search_path().get_path()
         places = [str(item.path) for item in items if item.provider not in ("hydra", "schema")]
         folders = [searchpath.folder(place) for place in [*places, *searchpath.named(choices)]]
-        unread = frozenset() if any("experiment" in choice for choice in choices) else {"experiment"}
-        return None if None in folders else tuple(_stamps(folder, unread) for folder in folders if folder)
+        return () if None in folders else tuple(folder for folder in folders if folder)
 
 
 _COMPOSED: dict[tuple[Any, ...], Base] = {}
@@ -226,20 +265,15 @@ MANY = 1000  # choices and files that are remembered; a choice takes about 100 k
 OWN_NODES = {"hydra", "schema.yaml", "_dummy_empty_config_.yaml"}  # of Hydra's store, at the top
 
 
-def _stamps(folder: Path, unread: Collection[str]) -> tuple[tuple[str, int, int], ...]:
-    """Returns names, times and sizes of all files below a folder, but for some folders in it."""
-    found = []
-    places = [str(folder)]
-    while places:
-        with os.scandir(places.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir():
-                    if entry.name not in unread:
-                        places.append(entry.path)
-                else:
-                    stat = entry.stat()
-                    found.append((entry.path, stat.st_mtime_ns, stat.st_size))
-    return tuple(found)
+def _stamps(folders: Sequence[Path], choices: Sequence[str]) -> dict[str, Stamp]:
+    """Returns the stamps of folders and of all in them: each changes when a file in it comes or goes."""
+    found: dict[str, Stamp] = {}
+    unread = [] if any("experiment" in choice for choice in choices) else ["experiment"]
+    for top in folders:
+        for folder, inside, _ in os.walk(top, followlinks=True):
+            found[folder] = _stamp(folder)
+            inside[:] = [name for name in inside if name not in unread]
+    return found
 
 
 def _set_values(config: DictConfig, values: list[Override]) -> None:

@@ -59,12 +59,14 @@ class Program(NamedTuple):
 
 
 class Bounded(NamedTuple):
-    """Variables with bounds low <= d <= high (D,): rows a and curvatures tau (K + 1, D), the rows' lengths
-    (K + 1,), derivatives J (K + 1, D), and the room e (STATES, D) of the interior-point method.
+    """Variables with bounds low <= d <= high (D,): rows a, curvatures tau and derivatives J of the
+    constraints, (D, K) so that loops over the constraints run along memory; `own` (2, D): row and curvature
+    of the objective; the rows' lengths (K + 1,), and the room e (STATES, D) of both iterations.
     """
 
     a: Array
     tau: Array
+    own: Array
     low: Array
     high: Array
     lengths: Array
@@ -73,22 +75,26 @@ class Bounded(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """x known by products: G_kl = a_k'a_l, u_k = a_k'x, xx = |x|^2, square = radius^2 (inf: R^P)."""
+    """x known by products: G_kl = a_k'a_l, u_k = a_k'x, xx = |x|^2, square = radius^2 (inf: R^P). `curve`
+    (3,): what the Hessian needs of d.
+    """
 
     G: Array
     u: Array
     xx: float
     square: float
     w: Array
+    curve: Array
 
 
 # rows of `v` (VECTORS, K)
-MU, TRIAL, BEST, H, TRIAL_H, SIZE, RIDGE, ACTIVE, RIGHT, NEXT, LENGTH = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
-ONE, SLACK, MOVE, MOVE_SLACK, OLD, OLD_SLACK, LAG, PULL, KEPT = 11, 12, 13, 14, 15, 16, 17, 18, 19
-VECTORS = 20
-# rows of `Bounded.e`: d and the multipliers of its bounds, their changes and old values, s and v + s d
-D, ZL, ZU, DD, DL, DU, D0, ZL0, ZU0, S, V = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
-STATES = 11
+MU, TRIAL, BEST, H, TRIAL_H, SIZE, RIDGE, ACTIVE, RIGHT, SLOPE, LENGTH = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+ONE, SLACK, MOVE, MOVE_SLACK, OLD, OLD_SLACK, LAG, PULL, KEPT, AT = 11, 12, 13, 14, 15, 16, 17, 18, 19, 20
+VECTORS = 21
+# rows of `Bounded.e`: d and the multipliers of its bounds, their changes and old values, s and v + s d; in
+# Newton's method 1/s between the bounds and 0 at them
+D, ZL, ZU, DD, DL, DU, D0, ZL0, ZU0, S, V, INNER = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
+STATES = 12
 
 
 @kernel
@@ -98,57 +104,76 @@ def limits_of(a: Array) -> Limits:
     )  # fmt: skip
 
 
-# what the blocks of variables add to h, to the sizes of its terms and to the Hessian, at d(TRIAL); zero: mu_0
+# what the blocks of variables add to h and to the sizes of its terms at d(TRIAL), and what they keep for the
+# Hessian, which only a step that is taken asks for; zero: mu_0
 
 
 @kernel
-def bounded_part(y: Bounded, v: Array, bend: Array, zero: float, limits: Limits) -> tuple[float, float]:
+def bounded_part(y: Bounded, v: Array, zero: float, limits: Limits) -> tuple[float, float]:
     """The objective and the size of its terms, of variables with bounds."""
     a = y.a
     taus = y.tau
+    own = y.own
     low = y.low
     high = y.high
     lengths = y.lengths
     J = y.J
-    K1, n = a.shape
+    e = y.e
+    n, K = a.shape
     value = 0.0
     objective = 0.0
     pull = zero * lengths[0]
     unit = 1.0
-    for k in range(1, K1):
-        pull += lengths[k] * v[TRIAL, k - 1]
+    for k in range(K):
+        pull += lengths[k + 1] * v[TRIAL, k]
     for p in range(n):
-        s = zero * taus[0, p]
-        raw = zero * a[0, p]
-        for k in range(1, K1):
-            s += taus[k, p] * v[TRIAL, k - 1]
-            raw += a[k, p] * v[TRIAL, k - 1]
-        raw = -raw / s
+        e[S, p] = zero * own[1, p]
+        e[V, p] = zero * own[0, p]
+    for k in range(K):
+        mu = v[TRIAL, k]
+        if mu != 0.0:
+            for p in range(n):
+                e[S, p] += taus[p, k] * mu
+                e[V, p] += a[p, k] * mu
+    for p in range(n):
+        s = e[S, p]
+        raw = -e[V, p] / s
         if p == 0:
             unit = s
         d = min(max(raw, low[p]), high[p])
-        inner = 1 / s if raw > low[p] and raw < high[p] else 0.0
-        for k in range(K1):
-            bent = taus[k, p] * d
-            linear = a[k, p] * d
-            J[k, p] = a[k, p] + bent
-            if k == 0:
-                value += linear + 0.5 * d * bent
-                objective += abs(linear) + 0.5 * d * bent
-            else:
-                v[TRIAL_H, k - 1] += linear + 0.5 * d * bent
-                v[SIZE, k - 1] += abs(linear) + 0.5 * d * bent
-        if inner > 0:
-            for k in range(1, K1):
-                for j in range(1, k + 1):
-                    bend[k - 1, j - 1] += J[k, p] * inner * J[j, p]
-    for k in range(1, K1):  # of what cancels in a_k'd some counts as size of h on the way
-        v[SIZE, k - 1] += limits.loose * lengths[k] * (pull / unit)
+        e[INNER, p] = 1 / s if raw > low[p] and raw < high[p] else 0.0
+        bent = own[1, p] * d
+        linear = own[0, p] * d
+        value += linear + 0.5 * d * bent
+        objective += abs(linear) + 0.5 * d * bent
+        for k in range(K):
+            bent = taus[p, k] * d
+            linear = a[p, k] * d
+            J[p, k] = a[p, k] + bent
+            v[TRIAL_H, k] += linear + 0.5 * d * bent
+            v[SIZE, k] += abs(linear) + 0.5 * d * bent
+    for k in range(K):  # of what cancels in a_k'd some counts as size of h on the way
+        v[SIZE, k] += limits.loose * lengths[k + 1] * (pull / unit)
     return value, objective + limits.loose * lengths[0] * (pull / unit)
 
 
 @kernel
-def ball_part(x: Whole, tau: Array, v: Array, bend: Array, zero: float, limits: Limits) -> float:
+def bounded_bend(y: Bounded, bend: Array) -> None:
+    """The lower triangle of their part of the Hessian."""
+    J = y.J
+    e = y.e
+    n, K = J.shape
+    for p in range(n):
+        inner = e[INNER, p]
+        if inner > 0:
+            for k in range(K):
+                factor = J[p, k] * inner
+                for j in range(k + 1):
+                    bend[k, j] += factor * J[p, j]
+
+
+@kernel
+def ball_part(x: Whole, tau: Array, v: Array, zero: float, limits: Limits) -> float:
     """The same, value and size being one, for variables in a ball around 0 (R^P: radius inf). With
     p = x - v/s: d = rho p - x, rho = min(1, radius/|p|); the derivative of the projection is
     rho (I - pp'/|p|^2) outside of the ball.
@@ -159,6 +184,7 @@ def ball_part(x: Whole, tau: Array, v: Array, bend: Array, zero: float, limits: 
     u = x.u
     K = len(u)
     w = x.w
+    curve = x.curve
     s = zero * tau[0]
     for k in range(K):
         s += tau[k + 1] * v[TRIAL, k]
@@ -180,7 +206,9 @@ def ball_part(x: Whole, tau: Array, v: Array, bend: Array, zero: float, limits: 
     less = rho - 1
     dd = less * less * x.xx - 2 * rho * less * xv + rho * rho * vv
     dp = rho * pp - (x.xx - xv)
-    curved = dd - inverse * dp * dp
+    curve[0] = rho / s
+    curve[1] = inverse
+    curve[2] = dd - inverse * dp * dp
     for k in range(K):
         linear = less * u[k] - rho * w[0, k]
         w[1, k] = u[k] - w[0, k]
@@ -188,36 +216,49 @@ def ball_part(x: Whole, tau: Array, v: Array, bend: Array, zero: float, limits: 
         quadratic = 0.5 * tau[k + 1] * dd
         v[TRIAL_H, k] += linear + quadratic
         v[SIZE, k] += abs(linear) + quadratic + limits.loose * w[3, k] * (pull / s)
-    for k in range(K):
-        for j in range(k + 1):
-            value = G[k, j] - w[1, k] * inverse * w[1, j] + tau[k + 1] * w[2, j] + w[2, k] * tau[j + 1]
-            bend[k, j] += (value + tau[k + 1] * tau[j + 1] * curved) * (rho / s)
     return 0.5 * tau[0] * dd
 
 
 @kernel
-def parts(
-    p: Program, x: Whole, y: Bounded, v: Array, bend: Array, zero: float, limits: Limits
-) -> tuple[float, float]:
-    """TRIAL_H, SIZE and the Hessian at TRIAL; the objective and the size of its terms."""
+def ball_bend(x: Whole, tau: Array, bend: Array) -> None:
+    """The lower triangle of its part of the Hessian."""
+    G = x.G
+    w = x.w
+    share, inverse, curved = x.curve
+    for k in range(len(G)):
+        for j in range(k + 1):
+            value = G[k, j] - w[1, k] * inverse * w[1, j] + tau[k + 1] * w[2, j] + w[2, k] * tau[j + 1]
+            bend[k, j] += (value + tau[k + 1] * tau[j + 1] * curved) * share
+
+
+@kernel
+def parts(p: Program, x: Whole, y: Bounded, v: Array, zero: float, limits: Limits) -> tuple[float, float]:
+    """TRIAL_H and SIZE at TRIAL; the objective and the size of its terms."""
     c = p.c
-    K = len(c)
-    bend[:, :] = 0.0
-    for k in range(K):
+    for k in range(len(c)):
         v[TRIAL_H, k] = c[k]
         v[SIZE, k] = abs(c[k])
-    value, objective = bounded_part(y, v, bend, zero, limits)
+    value, objective = bounded_part(y, v, zero, limits)
     own = 0.0
     if p.kind != BOX:
-        own = ball_part(x, p.tau, v, bend, zero, limits)
-    for k in range(K):
-        for j in range(k):
-            bend[j, k] = bend[k, j]
+        own = ball_part(x, p.tau, v, zero, limits)
     return value + own, objective + own
 
 
 @kernel
-def bound(p: Program, x: Whole, y: Bounded, v: Array, bend: Array, row: int, limits: Limits) -> float:
+def bends(p: Program, x: Whole, y: Bounded, bend: Array) -> None:
+    """bend <- the Hessian where `parts` was asked last."""
+    bend[:, :] = 0.0
+    bounded_bend(y, bend)
+    if p.kind != BOX:
+        ball_bend(x, p.tau, bend)
+    for k in range(len(bend)):
+        for j in range(k):
+            bend[j, k] = bend[k, j]
+
+
+@kernel
+def bound(p: Program, x: Whole, y: Bounded, v: Array, row: int, limits: Limits) -> float:
     """A lower bound of the value of (13), relative to its own terms, from the direction of row `row` of v."""
     total = 0.0
     for k in range(len(p.c)):
@@ -226,7 +267,7 @@ def bound(p: Program, x: Whole, y: Bounded, v: Array, bend: Array, row: int, lim
         return -np.inf
     for k in range(len(p.c)):
         v[TRIAL, k] = v[row, k] / total
-    parts(p, x, y, v, bend, 0.0, limits)
+    parts(p, x, y, v, 0.0, limits)
     value = 0.0
     size = limits.tiny
     for k in range(len(p.c)):
@@ -236,22 +277,21 @@ def bound(p: Program, x: Whole, y: Bounded, v: Array, bend: Array, row: int, lim
 
 
 @kernel
-def solve(M: Array, v: Array, both: bool) -> None:
-    """RIGHT <- the solution of M x = RIGHT, and likewise ONE if `both`; overwrites M (K, K), symmetric and
-    positive definite.
+def solve(M: Array, v: Array, n: int, both: bool) -> None:
+    """RIGHT[:n] <- the solution of M x = RIGHT, and likewise ONE if `both`; overwrites M[:n, :n], which is
+    symmetric and positive definite.
     """
-    K = len(M)
-    for j in range(K - 1):
-        for i in range(j + 1, K):
+    for j in range(n - 1):
+        for i in range(j + 1, n):
             factor = M[i, j] / M[j, j]
             if factor != 0.0:
-                for c in range(j + 1, K):
+                for c in range(j + 1, n):
                     M[i, c] -= factor * M[j, c]
                 v[RIGHT, i] -= factor * v[RIGHT, j]
                 if both:
                     v[ONE, i] -= factor * v[ONE, j]
-    for i in range(K - 1, -1, -1):
-        for c in range(i + 1, K):
+    for i in range(n - 1, -1, -1):
+        for c in range(i + 1, n):
             v[RIGHT, i] -= M[i, c] * v[RIGHT, c]
             if both:
                 v[ONE, i] -= M[i, c] * v[ONE, c]
@@ -283,40 +323,57 @@ def modelled(bend: Array, M: Array, v: Array, damp: float, relaxed: bool, limits
         v[RIDGE, k] = damp * (bend[k, k] + 1e-4 * top + limits.tiny)
         v[ACTIVE, k] = 1.0 if v[MU, k] * (bend[k, k] + v[RIDGE, k]) + v[PULL, k] > 0 else 0.0
     for turn in range(int(limits.model)):
+        # the system of the active ones, in the first rows of M
+        active = 0
         for k in range(K):
-            on = v[ACTIVE, k] > 0
-            v[RIGHT, k] = v[PULL, k] if on else 0.0
-            v[ONE, k] = v[ACTIVE, k]
-            for j in range(K):
-                also = v[ACTIVE, j] > 0
-                M[k, j] = bend[k, j] if on and also else 0.0
-                if on and not also:
-                    v[RIGHT, k] += bend[k, j] * v[MU, j]
-            M[k, k] = bend[k, k] + v[RIDGE, k] if on else 1.0
-        solve(M, v, relaxed)
+            if v[ACTIVE, k] > 0:
+                v[AT, active] = k
+                v[RIGHT, active] = v[PULL, k]
+                v[ONE, active] = 1.0
+                active += 1
+        for j in range(K):
+            if v[ACTIVE, j] == 0 and v[MU, j] != 0.0:
+                for m in range(active):
+                    v[RIGHT, m] += bend[int(v[AT, m]), j] * v[MU, j]
+        for m in range(active):
+            k = int(v[AT, m])
+            for n in range(active):
+                M[m, n] = bend[k, int(v[AT, n])]
+            M[m, m] += v[RIDGE, k]
+        solve(M, v, active, relaxed)
         t = 0.0
         if relaxed:
             total = 0.0
             weight = 0.0
+            m = 0
             for k in range(K):
-                total += v[RIGHT, k] if v[ACTIVE, k] > 0 else -v[MU, k]
-                weight += v[ONE, k]
+                if v[ACTIVE, k] > 0:
+                    total += v[RIGHT, m]
+                    weight += v[ONE, m]
+                    m += 1
+                else:
+                    total -= v[MU, k]
             t = total / weight
-            for k in range(K):
-                v[RIGHT, k] -= v[ONE, k] * t
-        same = True
+            for m in range(active):
+                v[RIGHT, m] -= v[ONE, m] * t
         for k in range(K):
-            v[TRIAL, k] = v[MU, k] + v[RIGHT, k] if v[ACTIVE, k] > 0 else 0.0
+            v[TRIAL, k] = 0.0
+        for m in range(active):
+            k = int(v[AT, m])
+            v[TRIAL, k] = v[MU, k] + v[RIGHT, m]
+        same = True
         if turn + 1 < int(limits.model):
             for k in range(K):
-                change = v[TRIAL, k] - v[MU, k]
-                slope = v[PULL, k] - t - v[RIDGE, k] * change
-                for j in range(K):
-                    slope -= bend[k, j] * (v[TRIAL, j] - v[MU, j])
-                v[NEXT, k] = 1.0 if v[TRIAL, k] * (bend[k, k] + v[RIDGE, k]) + slope > 0 else 0.0
-                same = same and v[NEXT, k] == v[ACTIVE, k]
+                v[SLOPE, k] = v[PULL, k] - t - v[RIDGE, k] * (v[TRIAL, k] - v[MU, k])
+            for j in range(K):
+                change = v[TRIAL, j] - v[MU, j]
+                if change != 0.0:
+                    for k in range(K):
+                        v[SLOPE, k] -= bend[j, k] * change
             for k in range(K):
-                v[ACTIVE, k] = v[NEXT, k]
+                now = 1.0 if v[TRIAL, k] * (bend[k, k] + v[RIDGE, k]) + v[SLOPE, k] > 0 else 0.0
+                same = same and now == v[ACTIVE, k]
+                v[ACTIVE, k] = now
         if same:
             break
     total = 0.0
@@ -330,9 +387,8 @@ def modelled(bend: Array, M: Array, v: Array, damp: float, relaxed: bool, limits
 
 @kernel
 def newton(
-    p: Program, x: Whole, y: Bounded, v: Array, bend: Array, kept: Array, M: Array, relaxed: bool,
-    limits: Limits,
-) -> float:  # fmt: skip
+    p: Program, x: Whole, y: Bounded, v: Array, bend: Array, M: Array, relaxed: bool, limits: Limits
+) -> float:
     """BEST <- the best multipliers seen from TRIAL on; returns their residual. `relaxed`: those of (13).
 
     Each step is for the quadratic model of q at MU, damped by damp * diag(H); where q has not grown it is
@@ -352,7 +408,7 @@ def newton(
     q = -np.inf
     residual = np.inf
     for turn in range(steps + 1):
-        value, objective = parts(p, x, y, v, bend, zero, limits)
+        value, objective = parts(p, x, y, v, zero, limits)
         terms = objective + limits.tiny
         lagrangian = 0.0
         products = 0.0
@@ -386,16 +442,16 @@ def newton(
                 damp = 0.1 * damp if damp > 10 * limits.shift else limits.shift
             v[MU] = v[TRIAL]
             v[H] = v[TRIAL_H]
-            kept[:, :] = bend
+            bends(p, x, y, bend)
             q = reached
             residual = found
         else:  # taken back, and damped more
             damp = max(10 * damp, limits.first)
         # multipliers that run away are a proof that (11) is infeasible: nothing to wait for
         hopeless = turn == int(limits.proof) and not relaxed
-        if hopeless and bound(p, x, y, v, bend, MU, limits) > limits.tolerance:
+        if hopeless and bound(p, x, y, v, MU, limits) > limits.tolerance:
             break
-        modelled(kept, M, v, damp, relaxed, limits)
+        modelled(bend, M, v, damp, relaxed, limits)
     return least
 
 
@@ -425,10 +481,11 @@ def bounded_system(y: Bounded, v: Array, zero: float, limits: Limits) -> Sums:
     """Adds what variables with bounds give to TRIAL_H and SIZE at their d; J, s and v + s d."""
     a = y.a
     taus = y.tau
+    own = y.own
     low = y.low
     high = y.high
     J = y.J
-    K1, n = a.shape
+    n, K = a.shape
     e = y.e
     objective = 0.0
     products = 0.0
@@ -436,21 +493,22 @@ def bounded_system(y: Bounded, v: Array, zero: float, limits: Limits) -> Sums:
     dual = 0.0
     for i in range(n):
         d = e[D, i]
-        s = zero * taus[0, i]
-        pull = zero * a[0, i]
+        s = zero * own[1, i]
+        pull = zero * own[0, i]
         size = abs(pull)
-        for k in range(K1):
-            bent = taus[k, i] * d
-            linear = a[k, i] * d
-            J[k, i] = a[k, i] + bent
-            if k == 0:
-                objective += abs(linear) + 0.5 * d * bent
-            else:
-                s += taus[k, i] * v[TRIAL, k - 1]
-                pull += a[k, i] * v[TRIAL, k - 1]
-                size += abs(a[k, i] * v[TRIAL, k - 1])
-                v[TRIAL_H, k - 1] += linear + 0.5 * d * bent
-                v[SIZE, k - 1] += abs(linear) + 0.5 * d * bent
+        bent = own[1, i] * d
+        linear = own[0, i] * d
+        objective += abs(linear) + 0.5 * d * bent
+        for k in range(K):
+            bent = taus[i, k] * d
+            linear = a[i, k] * d
+            J[i, k] = a[i, k] + bent
+            v[TRIAL_H, k] += linear + 0.5 * d * bent
+            v[SIZE, k] += abs(linear) + 0.5 * d * bent
+        for k in range(K):
+            s += taus[i, k] * v[TRIAL, k]
+            pull += a[i, k] * v[TRIAL, k]
+            size += abs(a[i, k] * v[TRIAL, k])
         e[S, i] = s
         e[V, i] = pull + s * d
         if e[ZL, i] > 0:
@@ -495,7 +553,7 @@ def bounded_move(y: Bounded, v: Array, eps: float) -> float:
     for i in range(len(low)):
         curvature, rest = local(y, i, eps)
         for k in range(v.shape[1]):
-            rest += J[k + 1, i] * v[MOVE, k]
+            rest += J[i, k] * v[MOVE, k]
         e[DD, i] = -rest / curvature
         below = e[D, i] - low[i]
         above = high[i] - e[D, i]
@@ -579,15 +637,16 @@ def started(p: Program, x: Whole, y: Bounded, v: Array, zero: float, limits: Lim
     """d strictly inside its bounds, their multipliers; nu and omega of a ball."""
     a = y.a
     taus = y.tau
+    own = y.own
     low = y.low
     high = y.high
     e = y.e
     for i in range(len(low)):
-        s = zero * taus[0, i]
-        raw = zero * a[0, i]
+        s = zero * own[1, i]
+        raw = zero * own[0, i]
         for k in range(len(p.c)):
-            s += taus[k + 1, i] * v[TRIAL, k]
-            raw += a[k + 1, i] * v[TRIAL, k]
+            s += taus[i, k] * v[TRIAL, k]
+            raw += a[i, k] * v[TRIAL, k]
         room = high[i] - low[i]
         margin = 0.25 * room if room < 4.0 else 1.0
         e[D, i] = min(max(-raw / s, low[i] + margin), high[i] - margin)
@@ -666,16 +725,16 @@ def interior(
         for i in range(n):
             S_i, r_i = local(y, i, eps)
             for k in range(K):
-                share = J[k + 1, i] / S_i
+                share = J[i, k] / S_i
                 v[LAG, k] += share * r_i
                 for j in range(K):
-                    M[k, j] += share * J[j + 1, i]
+                    M[k, j] += share * J[i, j]
         weight = 1.0
         for k in range(K):
             v[RIGHT, k] = v[TRIAL_H, k] - t + eps / v[TRIAL, k] - v[LAG, k]
             v[ONE, k] = 1.0
             weight -= v[TRIAL, k]
-        solve(M, v, relaxed)
+        solve(M, v, K, relaxed)
         dt = 0.0
         if relaxed:
             total = -weight
@@ -734,13 +793,12 @@ def interior(
 
 @kernel
 def multipliers(
-    p: Program, x: Whole, y: Bounded, v: Array, bend: Array, kept: Array, M: Array, relaxed: bool,
-    limits: Limits,
-) -> None:  # fmt: skip
+    p: Program, x: Whole, y: Bounded, v: Array, bend: Array, M: Array, relaxed: bool, limits: Limits
+) -> None:
     """BEST <- multipliers of (11), or of (13) if `relaxed`, from TRIAL."""
     residual = np.inf
     for turn in range(2):  # each kernel is called in one place: LLVM compiles one copy of it
-        lower = newton(p, x, y, v, bend, kept, M, relaxed, limits)
+        lower = newton(p, x, y, v, bend, M, relaxed, limits)
         if turn == 1:
             if not lower < residual:
                 v[BEST] = v[KEPT]
@@ -749,7 +807,7 @@ def multipliers(
         good = residual <= limits.good
         if good and not relaxed:
             break
-        below = bound(p, x, y, v, bend, BEST, limits)
+        below = bound(p, x, y, v, BEST, limits)
         # (11): the direction of multipliers that have run away proves already that it is infeasible.
         # (13): a value that is no proof may be zero, and is to be known as exactly as rounding lets it be
         if (good and below > limits.good) if relaxed else below > limits.tolerance:
@@ -956,7 +1014,7 @@ def boxed(p: Program, y: Bounded) -> None:
         low[i] = 0.0 if still else inner[i] - at[i]
         high[i] = 0.0 if still else outer[i] - at[i]
         for k in range(K):
-            a[k + 1, i] = rows[k, i]
+            a[i, k] = rows[k, i]
 
 
 @kernel
@@ -999,12 +1057,15 @@ def lengths_of(p: Program, x: Whole, y: Bounded) -> None:
     G = x.G
     w = x.w
     a = y.a
+    own = y.own
     lengths = y.lengths
+    lengths[:] = 0.0
+    for i in range(len(a)):
+        lengths[0] += own[0, i] * own[0, i]
+        for k in range(len(c)):
+            lengths[k + 1] += a[i, k] * a[i, k]
     for k in range(len(c) + 1):
-        length = 0.0
-        for i in range(a.shape[1]):
-            length += a[k, i] * a[k, i]
-        lengths[k] = math.sqrt(length)
+        lengths[k] = math.sqrt(lengths[k])
     for k in range(len(c)):
         if p.kind != BOX:
             w[3, k] = math.sqrt(G[k, k])
@@ -1026,25 +1087,28 @@ def solve_surrogate(
     box = P if kind == BOX else 0  # a box shares one block with y
     n = box + q
     y = Bounded(
-        np.zeros((K + 1, n)), np.empty((K + 1, n)), np.empty(n), np.full(n, np.inf), np.empty(K + 1),
-        np.empty((K + 1, n)), np.empty((STATES, n)),
+        np.empty((n, K)), np.empty((n, K)), np.zeros((2, n)), np.empty(n), np.full(n, np.inf),
+        np.empty(K + 1), np.empty((n, K)), np.empty((STATES, n)),
     )  # fmt: skip
     G = np.zeros((K, K))
     u = np.zeros(K)
     w = np.empty((4, K))
+    curve = np.empty(3)
     masked = np.empty((K if len(moving) > 0 else 0, P))
     everything = np.empty(0, np.bool_)
     v = np.empty((VECTORS, K))
     bend = np.empty((K, K))
-    kept = np.empty((K, K))
     M = np.empty((K, K))
     relaxable = True
-    for k in range(K + 1):
-        y.tau[k, :box] = tau[k]
-        y.tau[k, box:] = tau_y[k]
-        y.a[k, box:] = slopes[k]
-        for i in range(q if k > 0 else 0):
-            relaxable = relaxable and tau_y[k, i] > 0
+    y.own[1, :box] = tau[0]
+    y.own[1, box:] = tau_y[0]
+    y.own[0, box:] = slopes[0]
+    for k in range(K):
+        y.tau[:box, k] = tau[k + 1]
+        y.tau[box:, k] = tau_y[k + 1]
+        y.a[box:, k] = slopes[k + 1]
+        for i in range(q):
+            relaxable = relaxable and tau_y[k + 1, i] > 0
     dx = np.empty((R, P))
     dy = np.empty((R, q))
     mu = np.empty((R, K))
@@ -1070,12 +1134,12 @@ def solve_surrogate(
             boxed(p, y)
         else:
             xx, square = multiplied(p, G, u, masked)
-        x = Whole(G, u, xx, square, w)
+        x = Whole(G, u, xx, square, w, curve)
         lengths_of(p, x, y)
         for k in range(K):
             v[TRIAL, k] = max(start[r, k], 0.0) if abs(start[r, k]) < np.inf else 1.0
         for relaxed in (False, True):
-            multipliers(p, x, y, v, bend, kept, M, relaxed, limit)
+            multipliers(p, x, y, v, bend, M, relaxed, limit)
             to_x = ex if relaxed else dx[r]
             to_y = ey if relaxed else dy[r]
             stepped(p, v, 0.0 if relaxed else 1.0, to_x, to_y)
