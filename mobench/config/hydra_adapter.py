@@ -50,6 +50,7 @@ from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
 
 from mobench.config import searchpath
+from mobench.config.overrides import names_function, normalise
 
 VERSION_BASE = "1.3"
 NAME = "mobench"  # of the program, in Hydra's own keys
@@ -134,7 +135,8 @@ class Loader(ConfigLoaderImpl):
     ) -> DictConfig:
         """Returns the composed configuration of a command line, with Hydra's own node."""
         parsed = parsed_overrides(overrides)
-        base, values = self._base(config_name, parsed, run_mode, from_shell, validate_sweep_overrides)
+        meant = _with_own_problem(parsed)
+        base, values = self._base(config_name, meant, run_mode, from_shell, validate_sweep_overrides)
         config = copy.deepcopy(base.whole)
         _set_values(config, values)
         task = [override for override in parsed if not override.is_hydra_override()]
@@ -154,7 +156,7 @@ class Loader(ConfigLoaderImpl):
 
     def job(self, config_name: str, overrides: Sequence[str]) -> tuple[DictConfig, DictConfig]:
         """Returns the configuration of one job, and Hydra's own node of its files, to be read only."""
-        parsed = parsed_overrides(overrides)
+        parsed = _with_own_problem(parsed_overrides(overrides))
         base, values = self._base(config_name, parsed, RunMode.RUN)
         config = base.new_job([override.key_or_group.partition(".")[0] for override in values])
         _set_values(config, values)
@@ -224,6 +226,23 @@ def _stamps(folder: Path, unread: Collection[str]) -> tuple[tuple[str, int, int]
                     stat = entry.stat()
                     found.append((entry.path, stat.st_mtime_ns, stat.st_size))
     return tuple(found)
+
+
+def _with_own_problem(parsed: list[Override]) -> list[Override]:
+    """Returns overrides with what a problem that a function makes (`problem=file.py:make`) stands for: the same
+    as `mobench.run(problem=make())` gives, and where the functions come from.
+    """
+    chosen = [o for o in parsed if names_function(str(o.input_line)) and not o.is_sweep_override()]
+    if not chosen:
+        return parsed
+    from mobench.core import named  # torch, and the user's file
+
+    rest = [o for o in parsed if o not in chosen]
+    found = named.made(str(chosen[-1].value()))
+    own = found.problem.overrides(found.code, {o.key_or_group for o in rest})
+    source = found.source.replace("'", "\\'")
+    lines = [*own, f"++problem.made_by='{source}'"]
+    return [*parsed_overrides(normalise(lines)), *rest]
 
 
 def _set_values(config: DictConfig, values: list[Override]) -> None:

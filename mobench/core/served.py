@@ -1,7 +1,8 @@
 """Passes functions, modules and data of a user's program to the jobs that run in it, by a name.
 
 A configuration cannot hold them. It holds the name, a hash of what they compute (`mobench.jobs.fingerprint`).
-They are found under it while `serving` is open: in this process, during a run.
+They are found under it while `serving` is open: in this process, during a run. Of a problem that a command
+names (`mobench.core.named`) they are made again in any process.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
 
+from mobench.core import named
 from mobench.errors import ConfigError
 
 AGAIN = {
@@ -24,16 +26,19 @@ AGAIN = {
 _SERVED: ContextVar[Mapping[str, Any]] = ContextVar("served", default=MappingProxyType({}))
 
 
-def served(code: str, key: str = "problem.code") -> Any:
-    """What is served under a name.
+def served(code: str, key: str = "problem.code", made_by: str | None = None) -> Any:
+    """Returns what is served under a name.
 
     Args:
         key: of the configuration that holds the name, for the message.
+        made_by: what makes it, `file.py:make`.
 
     Raises:
         ConfigError: nothing is; the program that defined it has ended.
     """
     if code not in _SERVED.get():
+        if made_by is not None:
+            return named.functions_of(made_by, code)
         raise ConfigError(
             f"{key}={code}: these functions exist only in the Python program that defined them; rerun it "
             f"there with mobench.run({AGAIN[key]})."

@@ -38,8 +38,9 @@ def load_class(target: str, where: str) -> type:
         if "non-class" in str(error):  # Hydra's word for what it has imported and does not take
             raise ConfigError(
                 f"{where}._target_={target!r} was imported but is no class, as a configuration needs. "
-                "What a function makes, as mobench.networks(...) and mobench.objectives(...) do, runs from "
-                "Python: mobench.run(problem=FUNCTION(), ...), in a loop for a sweep (docs/networks.md)."
+                "A problem that a function makes by mobench.networks(...) or mobench.objectives(...) is "
+                "problem=FILE.py:FUNCTION (or MODULE:FUNCTION) on the command line, and "
+                "mobench.run(problem=FUNCTION(), ...) in Python (docs/networks.md)."
             ) from error
         raise ConfigError(f"{where}._target_={target!r} cannot be imported: {_why(target, error)}") from error
 
@@ -210,6 +211,11 @@ def check_parts(
         known = packages is None or part.target.startswith(packages)
         cls = part.cls if known else None
         inside = packages is None or (cls is not None and cls.__module__.startswith(packages))
+        if packages is not None and part.arguments.get("made_by") is not None:
+            raise error(
+                f"{part.where} is made by {part.arguments['made_by']}, a function outside of "
+                f"{', '.join(packages).rstrip('.')}, so the job is not run."
+            )
         if cls is None or not issubclass(cls, bases) or not inside:
             whose = "" if packages is None else " of mobench"
             raise error(
