@@ -32,7 +32,7 @@ from tests.reference import epo, ferero, ls, mgda, omd, pmtl, problems, tchebych
 
 N = 20
 PREFERENCES = 10
-CONF = Path(__file__).parents[2] / "conf" / "algorithm"
+CONF = Path(__file__).parents[1] / "conf" / "algorithm"
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {"ferero_pgd": ("ferero", {"subproblem": "pgd"})}
 """More lines than files: name -> (file, changed options)."""
 

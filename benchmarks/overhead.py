@@ -191,9 +191,10 @@ def _checkpoints(line: tuple[str, ...], rounds: int, root: Path) -> tuple[int, S
 
 def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Overhead:
     """All of it."""
-    with tempfile.TemporaryDirectory(
-        prefix="mobench-overhead-", dir=os.environ.get("MOBENCH_OUTPUTS")
-    ) as folder:
+    outputs = os.environ.get("MOBENCH_OUTPUTS")
+    if outputs is not None:
+        Path(outputs).mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="mobench-overhead-", dir=outputs) as folder:
         root = Path(folder)
         start = _help(rounds)
         ratios = _ratios(min(rounds, 4), root / "ratios", 3 if quick else 200)

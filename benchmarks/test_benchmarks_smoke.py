@@ -79,7 +79,7 @@ def test_what_is_missed_anywhere_is_listed_first() -> None:
     assert "## Images" in rest
     fine = page.replace("**no**", "yes").replace("**not met**", "met")
     assert report.with_misses(fine) == fine
-    stored = (Path(__file__).parents[2] / "docs/performance.md").read_text()
+    stored = (Path(__file__).parents[1] / "docs/performance.md").read_text()
     first, _, rest = stored.partition("\n## How costs grow")
     assert all(f"- {line}" in first for line in report.misses(rest))
 

@@ -27,6 +27,7 @@ import pandas as pd
 import torch
 from packaging.version import Version
 
+from campaigns.libraries import PROBLEMS, STATED, native, values
 from mobench.algorithms.aligned_mtl import AlignedMTL
 from mobench.algorithms.cagrad import CAGrad
 from mobench.algorithms.config_mtl import ConFIG
@@ -36,7 +37,6 @@ from mobench.algorithms.mgda import MGDA
 from mobench.algorithms.nash_mtl import NashMTL
 from mobench.algorithms.upgrad import UPGrad
 from mobench.comparison.definitions import compare
-from mobench.comparison.libraries import PROBLEMS, STATED, native, values
 from mobench.comparison.measures import Reference
 from mobench.core.algorithm import Context, Weighting
 from mobench.core.oracle import Spec

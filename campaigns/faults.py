@@ -65,13 +65,6 @@ CASES: dict[str, tuple[str, ...]] = {
     "epochs": ("algorithm=ls", "problem=least_squares", "oracle=epochs", "steps=1500"),
     "ema": ("algorithm=mgda", "problem=least_squares", "oracle=ema", "steps=1000"),
     "ema-tracked": ("algorithm=csmoo2", "problem=constrained_gaussian", "oracle=tracked_ema", "steps=150"),
-    "ema-local": (
-        "algorithm=mgda",
-        "problem=least_squares",
-        "oracle=federated_ema",
-        "oracle.clients=[128,128]",
-        "steps=500",
-    ),
     "hyper-cleaning": ("protocol=mobl_hyper_cleaning", "algorithm=wc_mhgd", "scale=smoke", "steps=60"),
     "few-shot": (
         "protocol=mobl_few_shot",

@@ -48,10 +48,9 @@ Cells are at laptop scale and have ten seeds where the table has fewer, because 
 The hypervolume's reference point is ({nadir[0]}, {nadir[1]}), three times the losses of single tasks at this
 scale. The speech cell has the three seeds of the kept rows and needs `data=speech_small`. The last lines are
 at the paper's scale: FedAvg's kept rows of seeds 1 to 3 beside what the paper prints for its ten seeds.
-Tables of properties, settings and notation (`ferero/table1`, 4 to 8 and 10, `mobl/table1`, `mobl/table2`)
-have no seed; `omd_tch/table1` has choices instead of means; `ferero/table11` has seconds, which
-`make reproduce` measures anew. The boards of `cross/zoo` have a replication of their own
-([protocol](protocol.md)).
+Tables of properties and settings (`ferero/table1`, 5 to 8 and 10) have no seed; `omd_tch/table1` has choices
+instead of means; `ferero/table11` has seconds, which `make reproduce` measures anew. The boards of
+`cross/zoo` have a replication of their own ([protocol](protocol.md)).
 """
 
 Cells = Callable[[mobench.Run], pd.Series]  # a number for each seed

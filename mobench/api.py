@@ -858,7 +858,7 @@ def _run(arguments: list[str]) -> pd.DataFrame:
     ]
     if told := [*([outcome.error] if outcome.error else []), *lost]:
         warnings.warn(f"{outcome.key}: {'; '.join(told)}", stacklevel=3)
-    for sentence in [] if outcome.skipped else equal_runs(folder, rows):
+    for sentence in [] if outcome.skipped else equal_runs(folder, rows, config):
         print(f"note: {outcome.key}: {sentence}.", file=sys.stderr)
     rows.attrs[ATTRIBUTE] = str(outcome.folder.resolve())
     return rows

@@ -18,7 +18,7 @@ from mobench.algorithms.wc_mhgd import WCMHGD
 from mobench.artifacts import Artifact, JobRows, RunCount
 from mobench.artifacts import style as st
 from mobench.artifacts.artifact import Paper, registered
-from mobench.artifacts.checks import Below, SurelyAbove, SurelyBelow, Undecided
+from mobench.artifacts.checks import Below, SurelyAbove, SurelyBelow
 from mobench.core import Runs, loop
 from mobench.core.bilevel import GraphView
 from mobench.errors import ConfigError
@@ -86,7 +86,7 @@ def test_two_readings() -> None:
     yes, no = Below(0.0, 1.0), Below(2.0, 1.0)
     assert cleaning.BothReadings({"a": yes, "b": yes}).holds is True
     assert cleaning.BothReadings({"a": no, "b": no}).holds is False
-    assert cleaning.BothReadings({"a": yes, "b": Undecided("lost", no)}).holds is None
+    assert cleaning.BothReadings({"a": yes, "b": no.provided(False, "lost")}).holds is None
     one = cleaning.BothReadings({"a": yes, "b": no})
     assert one.holds == "partial"
     assert one.which == "It holds where a is rescaled, not where b is."

@@ -521,6 +521,8 @@ def test_the_three_outcomes() -> None:
     assert outcome(recorded, recorded.assign(status="diverged")) == verify.OUTSIDE
     assert outcome(recorded, recorded.assign(f_1=np.nan)) == verify.OUTSIDE
     assert outcome(recorded, recorded.assign(seed=range(1, 6))) == verify.OUTSIDE
+    assert outcome(recorded, recorded.assign(recorded_since=1.0)) == verify.IDENTICAL
+    assert outcome(recorded, recorded.drop(columns="f_1")) == verify.OUTSIDE
     one = recorded.iloc[:1]  # no interval but rounding
     assert outcome(one, near.iloc[:1]) == verify.OUTSIDE
     assert outcome(one, one.assign(f_1=1.0 + 1e-9)) == verify.INSIDE

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from mobench.artifacts import Artifact, claims
-from mobench.artifacts.checks import AtMost, Graded, Undecided
+from mobench.artifacts.checks import AtMost, Graded
 from mobench.artifacts.published import published
 from mobench.config.schema import conf_dir
 from mobench.errors import ConfigError
@@ -78,7 +78,7 @@ def test_a_claim_takes_its_texts_from_the_file(paper: Path) -> None:
 def test_reasons_are_given_where_it_does_not_hold_in_full(paper: Path) -> None:
     a = drawn("fig1")
     a.check("{who}-own", FAILS, who="a", reason="First.")
-    a.check("{who}-own", Undecided("Too few.", FAILS), who="b", reason="First.")
+    a.check("{who}-own", FAILS.provided(False, "Too few."), who="b", reason="First.")
     assert [(c.verdict, c.reason) for c in a.claims] == [
         ("check failed", "First. Because. Mind."), ("inconclusive", "Too few."),
     ]  # fmt: skip

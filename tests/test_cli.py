@@ -16,7 +16,7 @@ import pytest
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
-from mobench.cli import entry
+from mobench.cli import COMMANDS
 from mobench.config import compose, overrides, schema
 from mobench.errors import ConfigError
 from mobench.jobs.build import make_job
@@ -44,7 +44,7 @@ BAD = {
     "+experment=ferero/fig3": ["experment is unknown", "Did you mean 'experiment'"],
     "+experiment=ferero/fig33": [
         "experiment='ferero/fig33'",
-        "choose one of cross/bilevel",
+        "choose one of cross/profiles",
         "Did you mean 'ferero/fig3'",
     ],
     "+experiment=ferrero/all": ["ferrero/all does not name an artifact", "ferero/fig1"],
@@ -146,15 +146,10 @@ BAD = {
     ],
     "oracle=minibatch": ["VLMOP2", "nothing to sample", "oracle=exact"],
     "oracle=ema": ["VLMOP2", "nothing to sample", "oracle=exact"],
-    "oracle=federated_ema": ["VLMOP2", "finite sum", "problem=least_squares"],
     "oracle=ema oracle.blocks=9 problem=least_squares problem.n=4": ["oracle.blocks=9", "1..4"],
     "oracle=ema oracle.inner.batchsize=2 problem=least_squares": [
         "oracle.inner.batchsize is unknown",
         "'batch_size'",
-    ],
-    "oracle=federated_ema oracle.clients=[3,4] problem=least_squares": [
-        "oracle.clients=[3, 4]",
-        "sum to 256",
     ],
     "algorithm=mgda problem=constrained_gaussian oracle=ema": [
         "MGDA is not compatible with",
@@ -384,7 +379,7 @@ def test_no_argument_shows_the_help(mobench: Run) -> None:
     assert mobench("run", *QUICK).job.key == mobench(*QUICK).job.key
 
 
-@pytest.mark.parametrize("name", entry.COMMANDS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_of_its_own(
     mobench: Run, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:

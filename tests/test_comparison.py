@@ -22,6 +22,7 @@ from mobench.artifacts.rows import JobRows
 from mobench.cli import cross
 from mobench.comparison import measures, rows, statistics, trials
 from mobench.config import compose
+from mobench.config.overrides import normalise
 from mobench.core import Weighting
 from mobench.core.algorithm import Info
 from mobench.errors import ConfigError, MobenchError, StoreError
@@ -29,6 +30,8 @@ from mobench.jobs.build import make_job
 from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
 from mobench.sweep import boards as planned
+from mobench.sweep.composer import with_command
+from mobench.sweep.planner import plan
 from tests.conftest import Run
 
 RANGES = {"step_size": [0.001, 1.0], "mu": [0.01, 10.0]}
@@ -290,28 +293,6 @@ def test_columns_that_are_not_those_of_the_comparison() -> None:
         rows.check(some().assign(mine=1), "a.csv.gz")
 
 
-def test_rows_of_another_problem_are_refused(tmp_path: Path) -> None:
-    """Values of ZDT1 are merged; those of another front, and those with a factor, name the difference."""
-    rows.write(tmp_path / "a.csv.gz", some("mine"))
-    merge = ["merge", str(tmp_path / "a.csv.gz"), "--out", str(tmp_path / "out.csv.gz")]
-    x = torch.rand(6, 10, generator=torch.Generator().manual_seed(0), dtype=torch.float64).numpy()
-    g = 1 + 9 * x[:, 1:].mean(1)
-    zdt1 = np.stack([x[:, 0], g * (1 - np.sqrt(x[:, 0] / g))], 1)
-    other = np.stack([x[:, 0], g * (1 - (x[:, 0] / g) ** 2)], 1)
-    for values, said in ((zdt1, ""), (other, "another problem"), (2 * zdt1, "Map its values first")):
-        table = pd.DataFrame(np.hstack([x, values]))
-        table.columns = [*(f"x_{k}" for k in range(1, 11)), "f_1", "f_2"]
-        table.to_csv(tmp_path / "values.csv", index=False)
-        command = [*merge, "--values", f"zdt1={tmp_path / 'values.csv'}"]
-        if said:
-            with pytest.raises(ConfigError, match=said):
-                cross.run(command)
-        else:
-            assert cross.run(command) == 0
-    with pytest.raises(ConfigError, match="no rows of zdt2, but of zdt1"):
-        cross.run([*merge, "--values", f"zdt2={tmp_path / 'values.csv'}"])
-
-
 def test_the_command_joins_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows.write(tmp_path / "a.csv.gz", some("ls"))
     rows.write(tmp_path / "b.csv.gz", some("mine"))
@@ -464,11 +445,51 @@ def test_nothing_runs_unless_it_is_asked_for() -> None:
         ({"algorithms": ["lss"]}, "cross.algorithms: 'lss' is unknown"),
         ({"only": ["singel"]}, "cross.only: 'singel' is unknown"),
         ({"problem": {}}, "cross.problem is unknown"),
+        ({"boards": None}, "cross has no boards: add \\+experiment=cross/zoo"),
     ],
 )
 def test_bad_tables(change: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         planned.jobs({**table(), **change}, ["ls"], compose.compose)
+
+
+def test_overrides_in_a_list_need_no_inner_quotes() -> None:
+    written = [
+        "+cross.settings.ls=[space=full,preferences.weights=[[0.5,0.5]],'steps=3']",
+        "~cross.settings.tch",
+    ]
+    assert normalise(written) == [
+        '++cross.settings.ls=["space=full","preferences.weights=[[0.5,0.5]]",\'steps=3\']',
+        "++cross.settings.tch=null",
+    ]
+    assert normalise(["cross.algorithms=[ls,epo]"]) == ["++cross.algorithms=[ls,epo]"]
+
+
+def test_a_command_adds_to_the_ranges_settings_and_pairs_of_the_boards() -> None:
+    """A method of a command with a range of its own leaves those of the others, and their default."""
+    command = {
+        "algorithms": ["mine", "ls"],
+        "ranges": {"mine": {"step_size": [0.1, 1.0]}},
+        "settings": {"tch": None},
+        "pairs": {"constrained": {"ball": {"mine": ["algorithm.line=none"]}}},
+    }
+    own = with_command(table(), command)
+    assert own["algorithms"] == ["mine", "ls"]
+    assert own["boards"] == table()["boards"]
+    assert own["ranges"] == table()["ranges"] | command["ranges"]  # type: ignore[operator]
+    assert own["settings"] == table()["settings"] | {"tch": None}
+    assert own["pairs"] == table()["pairs"] | {"constrained.ball.mine": ["algorithm.line=none"]}
+    assert with_command(table(), {}) == table()
+
+
+def test_pairs_that_do_not_fit_are_listed_with_their_reasons() -> None:
+    """FORUM needs a lower level, which no problem of the board has: nothing runs, and nothing is an error."""
+    chosen = ["cross.algorithms=[forum]", "cross.only=[single]", "scale=smoke", "logger=local"]
+    found = plan(["+experiment=cross/zoo", *chosen])
+    assert found.jobs == []
+    refused = found.refused["cross/zoo"]
+    assert set(refused) == {f"single.{problem}.forum" for problem in problems_of("single")}
+    assert all("FORUM is not compatible with" in reason for reason in refused.values())
 
 
 # boards and pages
@@ -616,6 +637,7 @@ def test_a_board_by_angle_ranks_methods_that_follow_preferences() -> None:
     shown = boards(kept, ["preference"])
     (found,) = by_angle(shown)
     own = kept[(kept["board"] == "preference") & kept["problem"].isin(ranking("preference"))]
+    own = own.assign(angle=own["angle"].fillna(90.0))
     means = own.groupby(["method", "problem"])["angle"].mean().groupby("method").mean()
     assert ignoring(shown[0]) == ["mlm_cmoo"]
     assert found.methods == [m for m in means.sort_values().index if m in shown[0].methods]

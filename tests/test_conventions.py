@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from campaigns import conventions
+from campaigns import conventions, libraries
 from mobench.cli import check_problem
-from mobench.comparison import libraries
 from mobench.comparison.definitions import check_file, check_values, compare
 from mobench.errors import ConfigError
 from mobench.problems.zdt import ZDT3
@@ -180,8 +179,8 @@ def test_the_command(
     assert "the same problem" in capsys.readouterr().out
     assert check_problem.main(["zdt3", str(tmp_path / "another.csv"), "problem.n=4"]) == 1
     assert "another problem" in capsys.readouterr().out
-    assert check_problem.main(["zdt3", "pymo"]) == 2
-    assert "Did you mean 'pymoo'" in capsys.readouterr().err
+    assert check_problem.main(["zdt3", "same.csw"]) == 2
+    assert "no file same.csw; give a CSV file with columns x_1 to" in capsys.readouterr().err
 
 
 def test_a_library_that_is_here() -> None:

@@ -22,8 +22,8 @@ from mobench.core.random import counter_indices, generator
 from mobench.core.sets import Box
 from mobench.errors import ConfigError
 from mobench.jobs import extremes
-from mobench.oracles import EMA, Exact, FederatedEMA, Minibatch
-from mobench.oracles.exact import make_point, problem_spec
+from mobench.oracles import EMA, Exact, Minibatch
+from mobench.oracles.exact import problem_spec
 from mobench.problems import PLS, ConstrainedGaussian, L1Regularized, LeastSquares, pls
 from tests.conftest import Run
 from tests.test_csmoo import F64, LAST, follow, runs_of
@@ -162,59 +162,6 @@ class Chosen(LeastSquares):
     @property
     def name(self) -> str:
         return "least_squares"
-
-
-def test_a_federation_of_equals_averages_the_samples_of_all() -> None:
-    """f1: one rho and equal shares: the mean of the clients' averages is the average of the whole batch."""
-    problem = Chosen(n=6, caps=(None, 1.0))
-    runs = runs_of([[0.5, 0.5], [0.2, 0.8]], [0, 7])
-    federation = FederatedEMA(problem, runs, clients=4, batch_size=3)
-    server = EMA(problem, runs, Minibatch(problem, runs, batch_size=12))
-    server.inner.keys = federation.keys  # type: ignore[attr-defined]
-    a, b = (follow(o, CSMOO1(), problem.initial(runs), runs, 30) for o in (federation, server))
-    np.testing.assert_allclose(a.x, b.x, rtol=0, atol=1e-9)
-    assert np.abs(np.diff(a.x, axis=1)).max() > 1e-2
-    share = torch.full((4,), 0.25, dtype=F64)
-    for key in ("values", "rows"):
-        together = torch.einsum("c,rc...->r...", share, a.state["oracle"][key])
-        torch.testing.assert_close(together, b.state["oracle"][key], rtol=0, atol=1e-9)
-
-
-def test_clients_count_by_their_numbers_of_samples() -> None:
-    problem = LeastSquares(n=4, samples=60)
-    runs = runs_of([[0.5, 0.5]], [3])
-    sizes = [40, 15, 5]
-    oracle = FederatedEMA(problem, runs, clients=sizes, batch_size=2)
-    theta = problem.initial(runs)
-    state = oracle.init(theta)
-    expected = torch.zeros(1, 2, dtype=F64)
-    rows = torch.zeros(1, 2, 4, dtype=F64)
-    for t in range(5):
-        point = oracle.at(theta, state, t)
-        rho = (t + 1) ** -0.8
-        first = 0
-        value = torch.zeros_like(expected)
-        J = torch.zeros_like(rows)
-        for c, n in enumerate(sizes):
-            batch = first + counter_indices(oracle.keys, f"client{c}", t, 2, n)
-            assert first <= int(batch.min()) <= int(batch.max()) < first + n
-            sample = make_point(problem, theta, oracle.spec, batch)
-            value = value + n / 60 * sample.values()
-            J = J + n / 60 * sample.jacobian()
-            first += n
-        expected = (1 - rho) * expected + rho * value
-        rows = (1 - rho) * rows + rho * J
-        torch.testing.assert_close(point.values(), expected, rtol=0, atol=1e-13)
-        torch.testing.assert_close(point.jacobian(), rows, rtol=0, atol=1e-13)
-        state = point.state
-        theta = theta + 0.1
-    # the estimate has the right mean: shares by number, not one third each
-    many = FederatedEMA(problem, runs, clients=sizes, batch_size=20000)
-    theta = problem.initial(runs)
-    close = many.at(theta, many.init(theta), 0)
-    torch.testing.assert_close(close.values(), problem.values(theta), rtol=0.02, atol=0)
-    parts = [problem.values(theta, torch.arange(a, b)[None]) for a, b in ((0, 40), (40, 55), (55, 60))]
-    assert ((torch.stack(parts).mean(0) / problem.values(theta) - 1).abs() > 0.05).any()
 
 
 # noise-free limits
@@ -673,33 +620,3 @@ def test_composite_objectives_without_noise(algorithm: Algorithm) -> None:
         norm = np.abs(path.x[r, :, :4]).sum(-1)
         assert (norm <= path.x[r, :, 4] + 1e-12).all()
         assert norm[-1] == pytest.approx(path.x[r, -1, 4], abs=2e-3)
-
-
-def test_federated_averages_through_the_command_line(mobench: Run) -> None:
-    """Appendix D.2: clients with unequal numbers of samples, a cap on one objective, CSMOO-1."""
-    caps = [None, 0.2]
-    result = mobench(
-        "problem=least_squares",
-        "problem.n=4",
-        "problem.samples=60",
-        "problem.caps=[null,0.2]",
-        "oracle=federated_ema",
-        "oracle.clients=[30,20,10]",
-        "oracle.batch_size=8",
-        "algorithm=csmoo1",
-        "algorithm.step_size=0.8",
-        "preferences.weights=[[0.8,0.2],[0.5,0.5]]",
-        "seeds=[0]",
-        "steps=120",
-        "logger=local",
-    )
-    assert result.code == 0, result.err
-    problem = LeastSquares(n=4, samples=60)
-    rows = result.rows
-    active = []
-    for r, w in enumerate([[0.8, 0.2], [0.5, 0.5]]):
-        _, V, multiplier = solve_least_squares(problem, w, caps)
-        active.append(multiplier > 1e-3)
-        assert rows["violation"][r] < 0.02
-        assert abs(rows["tchebycheff"][r] - V) < 0.03, (rows["tchebycheff"].tolist(), V)
-    assert any(active)

@@ -21,7 +21,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from mobench.cli import cross, entry
+from mobench.cli import COMMANDS as WORDS
+from mobench.cli import cross
 from mobench.cli.bundle import parsers
 from mobench.config.overrides import normalise
 from mobench.config.schema import conf_dir
@@ -53,7 +54,7 @@ def commands(page: Path) -> Iterator[tuple[list[str], bool]]:
     for block in blocks(page, "bash"):
         for line in block.splitlines():
             words = shlex.split(line, comments=True)
-            if words[:1] == ["mobench"] and words[1] not in entry.COMMANDS:
+            if words[:1] == ["mobench"] and words[1] not in WORDS:
                 yield words[1:], "exit code 2" in line
 
 

@@ -204,16 +204,3 @@ def test_ferero_where_all_losses_are_zero(M: int, method: Any) -> None:
     rows = mobench.run(problem=problem, algorithm=method, steps=200, seeds=[0], preferences=1)
     assert rows["status"].tolist() == ["done"]
     assert rows[[f"f_{m + 1}" for m in range(M)]].to_numpy().max() < 1e-12
-
-
-def test_federated_averages_of_a_network() -> None:
-    generator = torch.Generator().manual_seed(0)
-    data = (torch.randn(32, 3, generator=generator), torch.randn(32, 2, generator=generator))
-
-    def loss(m: int) -> Any:
-        return lambda out, batch: (out[:, m] - batch[1][:, m]).square().mean()
-
-    problem = mobench.networks(torch.nn.Linear(3, 2), [loss(0), loss(1)], data=data, batch_size=8)
-    rows = mobench.run(problem=problem, algorithm="ls", oracle="federated_ema", steps=5, seeds=[0, 1])
-    assert (rows["status"] == "done").all()
-    assert np.isfinite(rows["f_1"]).all()

@@ -148,7 +148,7 @@ def test_an_artifact_of_ones_own_is_refused_before_it_runs(mobench: Run, conf: P
 
 def test_unknown_names(mobench: Run, conf: Path) -> None:
     result = mobench("+experiment=won", "--config-dir", str(conf))
-    result.refused("experiment='won' is unknown", "cross/bilevel", "group/swept", "Did you mean 'one'?")
+    result.refused("experiment='won' is unknown", "cross/profiles", "group/swept", "Did you mean 'one'?")
     mobench("+experiment=one").refused("experiment='one' is unknown", "--config-dir CONF")
 
 

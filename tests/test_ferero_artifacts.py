@@ -5,6 +5,7 @@ so that each can fail.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+import mobench
 from experiments.ferero import (
     fig4,
     fig6,
@@ -492,6 +494,38 @@ def test_why_runs_on_images_diverged(settings: tuple[float, float], words: str) 
 def tuned(gap: list[float], cpc: float) -> Any:
     F = np.array([[cpc, 2.5 + g, 2.0] for g in gap])
     return SimpleNamespace(losses=lambda: F)
+
+
+def test_digits_need_a_shorter_step_of_the_multipliers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/papers/ferero.md, "Why they diverge": the printed gamma overshoots, the public code's does not."""
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+
+    def trained(**gamma: float) -> tuple[pd.Series, pd.DataFrame]:
+        rows = mobench.run(
+            protocol="multi_mnist",
+            algorithm="ferero_stochastic",
+            scale="paper",
+            data="digits",
+            seeds=[0],
+            steps=10,
+            progress=False,
+            logger="local",
+            record={"every": 1, "evaluate": False, "measures": False},
+            **{f"algorithm.{key}": value for key, value in gamma.items()},
+        )
+        assert mobench.load(rows).config["problem"]["model"] == "lenet"
+        history = mobench.load(rows).history
+        return rows["status"], history.loc[history["step"] == 2, ["weight_1", "weight_2"]]
+
+    with pytest.warns(UserWarning, match="diverged"):
+        status, weights = trained()
+    assert (status == "diverged").any()
+    assert (weights.min(axis=1) < 0).any()
+    status, weights = trained(gamma=1e-5)
+    assert (status == "done").all()
+    assert (weights.min(axis=1) > 0).all()
 
 
 def test_paths_of_lost_runs_are_not_drawn_and_are_no_ascent() -> None:

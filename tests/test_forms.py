@@ -22,7 +22,7 @@ from mobench.errors import ConfigError, MobenchError, StoreError
 from mobench.jobs.build import make_job
 from mobench.jobs.store import JobFolder
 from mobench.report.reading import artifacts
-from mobench.sweep import cross_table, grid
+from mobench.sweep import grid
 from mobench.sweep.plan import Planned
 from mobench.system import forms
 from tests.conftest import Run
@@ -58,13 +58,6 @@ def listed(node: dict[str, Any]) -> grid.Jobs:
     return grid.expanded(node, lambda name: {"a": list(FINE)})
 
 
-def crossed(node: dict[str, Any]) -> dict[str, list[str]]:
-    whole = {"problems": {"zdt1": ["problem=zdt1"]}, "algorithms": ["ls"]} | node
-    return cross_table.pairs(
-        whole, ["ls", "mgda"], lambda name: "mobench.algorithms.ls.LS", lambda name: whole
-    )
-
-
 def axes(**more: Any) -> dict[str, Any]:
     return {"grid": {"axes": {"method": {"ls": list(FINE)}}} | more}
 
@@ -82,13 +75,6 @@ PLACES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "grid.without": ("grid.without", lambda node: listed(axes(without=node))),
     "like": ("like", lambda node: listed({"like": node})),
     "like.only": ("like.only", lambda node: listed({"like": {"experiment": "x/y", "only": node}})),
-    "cross.problems": ("cross.problems", lambda node: crossed({"problems": node})),
-    "cross.algorithms": ("cross.algorithms", lambda node: crossed({"algorithms": node})),
-    "cross.without": ("cross.without", lambda node: crossed({"without": node})),
-    "cross.settings": ("cross.settings", lambda node: crossed({"settings": node})),
-    "cross.pairs": ("cross.pairs", lambda node: crossed({"pairs": node})),
-    "cross.all": ("cross.all", lambda node: crossed({"all": node})),
-    "cross.step_sizes": ("cross.step_sizes", lambda node: crossed({"step_sizes": node})),
 }
 
 
@@ -99,8 +85,9 @@ def test_nodes_of_experiments(place: str, form: str) -> None:
     key, read = PLACES[place]
     found, words = told(read, FORMS[form])
     assert found is not None or key in words
-    jobs = (found or {}).values() if place != "cross.step_sizes" else []  # of numbers
-    assert all(isinstance(override, str) and "=" in override for job in jobs for override in job)
+    assert all(
+        isinstance(override, str) and "=" in override for job in (found or {}).values() for override in job
+    )
 
 
 def test_what_was_silent_is_told() -> None:

@@ -11,8 +11,10 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+import yaml
 
 import mobench
+from mobench.config.schema import completed
 from mobench.core.algorithm import Algorithm
 from mobench.core.oracle import Oracle
 from mobench.core.problem import Problem
@@ -21,6 +23,7 @@ from mobench.jobs.build import make_job
 from mobench.jobs.job import identity, registered_name
 from mobench.jobs.run import folder_of
 from mobench.jobs.store import config_hash
+from mobench.jobs.targets import Part, parameters, read
 from mobench.system.paths import results_root
 from tests.test_runner import composed
 
@@ -101,6 +104,15 @@ def test_kept_rows_are_named_by_their_identity() -> None:
     for folder in folders:
         found = json.loads((folder / "meta.json").read_text())["identity"]
         assert config_hash(found) == folder.name.rsplit("-", 1)[1], folder.name
+
+
+def test_kept_jobs_can_run_again() -> None:
+    """Each field that a kept configuration names exists, or is known to be gone."""
+    for folder in (results_root() / "runs").iterdir():
+        config = completed(yaml.load((folder / "config.yaml").read_bytes(), yaml.CSafeLoader))
+        for part in Part("config", "", read(config, "config")).parts()[1:]:
+            unknown = part.arguments.keys() - set(parameters(part.cls))
+            assert not unknown, f"{folder.name}: {part.where} has no {unknown} any more"
 
 
 def test_outputs_of_an_older_mobench_are_refused(tmp_path: Path) -> None:

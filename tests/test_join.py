@@ -154,7 +154,6 @@ def test_every_problem_has_its_oracles(
         whole = f"Choose oracle={'epochs' if data else 'minibatch'}" if large else ""
         hint = {
             "exact": whole,
-            "federated_ema": "" if data else "Choose a problem with data",
             "epochs": "" if data else "Choose oracle=minibatch",
             "local_steps": whole,
         }

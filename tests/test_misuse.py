@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 import mobench as api
-from mobench.cli import entry
 from mobench.errors import ConfigError, MobenchError
 from mobench.jobs.store import JobFolder
 from mobench.system import console
+from mobench.system.console import interrupted
 from tests.conftest import REPOSITORY, Run, command, environment
 
 # files of a plug-in: what they hold, and what the message must say besides the file's name
@@ -230,9 +230,9 @@ def test_ctrl_c_while_the_program_is_imported(tmp_path: Path) -> None:
 def test_who_interrupted() -> None:
     error = RuntimeError("Error calling __set_name__")
     error.__cause__ = KeyboardInterrupt()
-    assert entry.interrupted(error)
-    assert not entry.interrupted(ValueError("x"))
-    assert not entry.interrupted(None)
+    assert interrupted(error)
+    assert not interrupted(ValueError("x"))
+    assert not interrupted(None)
 
 
 def test_a_running_job_says_where_it_is(tmp_path: Path) -> None:

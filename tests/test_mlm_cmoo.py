@@ -323,31 +323,31 @@ def test_literal_does_not_see_its_constraint(tmp_path: FilePath) -> None:
         "algorithm.variant=literal",
         "algorithm.prox_steps=5",
     )
-    rows, x = finished(tmp_path, *literal, "steps=1500")
+    rows, x = finished(tmp_path, *literal, "steps=900")
     assert rows["violation"][0] > 0.5
     assert rows["multiplier_1"][0] == 0.0
     assert abs(x[0, 1]) < 0.05  # a Pareto point of the problem without constraint
 
 
-@pytest.mark.parametrize("family", ["ball", "ratio"])
-def test_other_families_of_constraints_are_met(family: str) -> None:
+def test_other_families_of_constraints_are_met() -> None:
     """Violated along plain descent from the same start, met at the end with multipliers."""
     problem = LeastSquares()
     runs = Runs.product(EVEN, [0, 1])
     plain = Exact(problem, runs)
     start = torch.full((2, problem.dim), 0.5, dtype=F64)
     free = follow(plain, MLMCMOO(step_size=0.05, eta=0.05, beta=0.05), runs, 2000, start)[0][-1]
-    if family == "ball":
-        radius = 0.7 * float(free.norm(dim=1).min())
-        oracle: Any = WeightBall(plain, problem, runs, factor=None, radius=radius)
-    else:
-        oracle = LossRatio(plain, problem, runs, rho=1.01)
-    unconstrained = oracle.at(free, {}, 0).G.amax(1)
-    assert float(unconstrained.min()) > 0.01
-    end, states, _ = follow(oracle, MLMCMOO(step_size=0.05, eta=0.05, beta=0.05), runs, 2000, start)
-    # the iterates oscillate about the boundary: the last one depends on rounding, their mean does not
-    assert float(oracle.at(end[-200:].mean(0), {}, 0).G.amax()) < 1e-3
-    assert float(states[-1]["mu"].amax(1).min()) > 0.0
+    radius = 0.7 * float(free.norm(dim=1).min())
+    families: dict[str, Any] = {
+        "ball": WeightBall(plain, problem, runs, factor=None, radius=radius),
+        "ratio": LossRatio(plain, problem, runs, rho=1.01),
+    }
+    for family, oracle in families.items():
+        unconstrained = oracle.at(free, {}, 0).G.amax(1)
+        assert float(unconstrained.min()) > 0.01, family
+        end, states, _ = follow(oracle, MLMCMOO(step_size=0.05, eta=0.05, beta=0.05), runs, 2000, start)
+        # the iterates oscillate about the boundary: the last one depends on rounding, their mean does not
+        assert float(oracle.at(end[-200:].mean(0), {}, 0).G.amax()) < 1e-3, family
+        assert float(states[-1]["mu"].amax(1).min()) > 0.0, family
 
 
 def test_literal_without_projections_diverges() -> None:

@@ -1203,13 +1203,6 @@ def halves(z: Tensor, b: Any) -> Tensor:
             squares,
             12,
             {"oracle": "minibatch", "oracle.batch_size": 1},
-            r"batch_size=1 cannot be used",
-        ),
-        (
-            normed,
-            squares,
-            12,
-            {"oracle": "federated_ema", "oracle.batch_size": 1},
             r"batch_size=1 cannot be used: .*Expected more than 1",
         ),
         (
@@ -1227,9 +1220,8 @@ def test_the_shortest_batch_is_tried_before_the_job(
 ) -> None:
     data = torch.randn(size, 4), torch.randn(size, 2)
     problem = mobench.networks(make, loss, data)
-    method = {"algorithm": "csmoo2"} if options.get("oracle") == "federated_ema" else {}
     with pytest.raises(CompatibilityError, match=words):
-        mobench.run(problem=problem, **SHORT | {"oracle": "epochs"} | method | options)
+        mobench.run(problem=problem, **SHORT | {"oracle": "epochs"} | options)
     assert not (outputs / "runs").exists()
 
 

@@ -19,19 +19,17 @@ from PIL import Image
 from mobench.errors import MobenchError, StoreError
 from mobench.report import build, findings
 from mobench.report.__main__ import MARKERS, main, renew
-from mobench.report.boards import boards, score_boards
-from mobench.report.gauges import compared, draw
+from mobench.report.boards import score_boards
 from mobench.report.markdown import (
     paper_markdown,
     papers_markdown,
     pictures_markdown,
-    summary_markdown,
 )
 from mobench.report.model import Entry, mark
 from mobench.report.papers import PaperInfo
 from mobench.report.reading import artifacts, collect
 from mobench.report.result_pages import result_pages
-from mobench.report.runtime import runtime, two_workers
+from mobench.report.runtime import runtime
 from mobench.report.sheets import sheet
 from mobench.report.wall import wall
 from mobench.report.words import duration, fact, glue, moment, number, text
@@ -266,7 +264,6 @@ def test_pages_are_sound_and_self_contained(outputs: Path) -> None:
     assert kinds == {
         "index.html",
         "boards.html",
-        "compared.html",
         "claims.html",
         "data.html",
         "artifacts",
@@ -275,7 +272,7 @@ def test_pages_are_sound_and_self_contained(outputs: Path) -> None:
     for name, page in pages.items():
         source = (path.parent / name).read_text()
         assert len(page.ids) == len(set(page.ids)), name
-        assert page.scripts == 2, name
+        assert page.scripts == 1, name
         assert not re.search(r"@import|url\(|https?://", source), name
         assert "<script>document.title" not in source, name
         assert all("alt" in i and i["width"] == "4" and i["height"] == "3" for i in page.images), name
@@ -362,26 +359,14 @@ def test_order_labels_and_provenance(outputs: Path) -> None:
     assert "outputs/runs/vlmop2-epo-aaaaaaaaaa 20 of 20 12.50 CPU Z bbbbbbbbbb" in page.text
 
 
-def test_timed_jobs_are_not_shared_by_workers(outputs: Path) -> None:
-    site = collect(outputs)
-    entry = next(e for e in site.entries if e.id == "ferero/fig10")
-    entry.origin["alone"] = True
-    assert (
-        dict(runtime(entry, site))["Two workers"]
-        == "the same, because its jobs are timed and run one after another"
-    )
-
-
 def test_expected_runtime_is_what_rows_know(outputs: Path) -> None:
     site = collect(outputs)
     said = {e.id: dict(runtime(e, site)) for e in site.entries}
     assert said["ferero/fig10"] == {
         "One core": "16 s for 2 jobs on CPU Z, then 0.5 s for drawing",
-        "Two workers": "about 12 s for the jobs in the listed order; the longest job takes 12 s",
-        "One GPU": "not measured, because none of its jobs ran on a GPU",
         "Unknown": "the time of 1 job, whose folder or time is missing",
     }
-    # one job on each device: neither line speaks for the whole, and nothing is said about two workers
+    # one job on each device: neither line speaks for the whole
     assert said["ferero/pictures"] == {
         "One core": "1 min 0 s for 1 job on CPU Z, then 0.5 s for drawing",
         "One GPU": "30 s for 1 job on NVIDIA H100",
@@ -407,7 +392,6 @@ def test_expected_runtime_is_what_rows_know(outputs: Path) -> None:
     site = collect(outputs)
     said = {e.id: runtime(e, site)[0][0] for e in site.entries if e.paper == "mobl"}
     assert said == {"mobl/fig0": "1 to 2 threads", "mobl/fig1": "4 threads", "mobl/fig2": "CPU"}
-    assert [two_workers(x) for x in ([], [3.0], [1.0, 1.0, 1.0], [1.0, 2.0, 4.0])] == [0.0, 3.0, 2.0, 5.0]
 
 
 @pytest.mark.parametrize(
@@ -544,10 +528,7 @@ def test_declared_artifacts_without_a_folder_are_listed(outputs: Path) -> None:
     page = Page(build(outputs, expected).read_text())
     assert "mobench +experiment=ferero/table7" in page.text
     assert "3 artifacts, 1 not drawn yet" in page.text
-    assert (
-        "| mobl/theory (not drawn yet) | – | – | – | – | – | – | – | – | `mobench +experiment=mobl/theory` |"
-        in summary_markdown(artifacts(outputs, expected))
-    )
+    assert "mobench +experiment=mobl/theory" in page.text
 
 
 def test_jobs(outputs: Path) -> None:
@@ -708,23 +689,6 @@ def test_what_other_rows_say_is_folded(tmp_path: Path) -> None:
     assert "- ○ `a`: too small" in folded
 
 
-def test_results_summary(outputs: Path) -> None:
-    lines = summary_markdown(artifacts(outputs)).splitlines()
-    assert (
-        lines[0]
-        == "| artifact | scale | reproduced | partial | not reproduced | inconclusive | check passed | check "
-        "failed | check undecided | command |"
-    )
-    assert (
-        lines[2] == "| ferero/fig2 | laptop | 1 | – | – | – | – | – | – | `mobench +experiment=ferero/fig2` |"
-    )
-    assert (
-        lines[3]
-        == "| ferero/fig10 | laptop | 1 | 1 | 1 | 1 | 1 | 1 | – | `mobench +experiment=ferero/fig10` |"
-    )
-    assert lines[-1] == "| **all** | laptop | 4 | 1 | 1 | 1 | 1 | 1 | 0 | `make reproduce` |"
-
-
 def test_table_of_papers(outputs: Path) -> None:
     checks = [claim("a", "check passed"), claim("b", "check failed"), claim("c", "check passed")]
     artifact(outputs / KEPT, "ferero/fig2", [claim("c1", "partial"), *checks], scale="paper")
@@ -801,63 +765,6 @@ def test_each_claim_is_counted_once_by_the_best_rows(tmp_path: Path) -> None:
     texts = [e for e in alone.iter() if e.tag.endswith("}text")]
     assert len(texts) > 4
     assert all(float(e.attrib["x"]) + 7 * len("".join(e.itertext())) <= wide for e in texts)
-
-
-BOARD = """problem,algorithm,share of hypervolume,rank,violation (max),note
-ball,good,0.9,"2 [1, 2]",1e-9,
-ball,bold,0.95,"1 [1, 2]",0.2,
-ball,lost,,,,it takes no constraints
-plane,good,0.7,1,0.0,
-plane,bold,0.6,2,0.0,
-plane,lost,,,,it takes no constraints
-"""
-
-
-def test_the_board_of_a_class_puts_feasible_methods_first(tmp_path: Path) -> None:
-    """From the overview it is one click to the answer."""
-    artifact(tmp_path, "cross/bilevel", [claim("a", "check passed")], table=BOARD)
-    (board,) = boards(collect(tmp_path))
-    assert [(line.name, line.rank, line.feasible) for line in board.lines] == [
-        ("good", 1.5, True),
-        ("bold", 1.5, False),
-    ]
-    assert board.lines[0].share == pytest.approx(0.8)
-    assert [line.name for line in board.absent] == ["lost"]
-    index = build(tmp_path)
-    assert "../../boards.html" in Page((index.parent / "artifacts/cross/bilevel.html").read_text()).links
-    assert "boards.html" in Page(index.read_text()).links
-    page = Page((index.parent / "boards.html").read_text())
-    said = "First in this run: good; no test was made. From cross/bilevel"
-    assert f"Bilevel problems ball, plane {said}" in page.text
-    assert "lost : it takes no constraints" in page.text
-
-
-def test_numbers_stand_beside_their_tolerances(tmp_path: Path) -> None:
-    near = {"of": "V", "value": 1.05, "low": 0.9, "high": 1.1, "target": 1.0}
-    above = {"of": "gap", "value": 3e-3, "high": 1e-3, "unit": " s"}
-    records = [
-        claim("both", "partial", gauges=[near, above, {"of": "lost", "value": None, "high": 1.0}]),
-        claim("words", "reproduced"),
-    ]
-    artifact(tmp_path, "ferero/fig9", records)
-    strict = draw({"of": "tasks", "value": 1.0, "low": 1.0, "strict": True})
-    loose = draw({"of": "tasks", "value": 1.0, "low": 1.0, "strict": False})
-    assert strict is not None
-    assert loose is not None
-    assert (strict.asked, strict.holds) == ("more than 1", False)
-    assert (loose.asked, loose.holds) == ("at least 1", True)
-    ((paper, (one,), others),) = compared(collect(tmp_path))
-    assert (paper.id, one.evidence.claim.id, others) == ("ferero", "both", 1)
-    first, second = one.drawn  # what is outside of its tolerance comes first, what is lost is not drawn
-    assert (first.of, first.value, first.asked, first.holds) == ("gap", "0.003 s", "at most 0.001 s", False)
-    assert first.at > sum(first.band)
-    assert first.band[0] == 0
-    assert (second.value, second.asked, second.holds) == ("1.05", "1 ± 0.1", True)
-    low, width = second.band
-    assert (second.target, second.at) == pytest.approx((low + width / 2, low + 0.75 * width), abs=0.2)
-    page = Page((build(tmp_path).parent / "compared.html").read_text())
-    assert "artifacts/ferero/fig9.html#claim-1" in page.links
-    assert "gap 0.003 s at most 0.001 s" in page.text
 
 
 SCORES = """board,problem,method,place,score,low,high,p (Holm),feasible,reached,note
@@ -954,8 +861,6 @@ def test_command(outputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert (outputs / "report" / "index.html").exists()
     assert "# Results" in (tmp_path / "docs" / "results.md").read_text()
     assert "index.html" in capsys.readouterr().out
-    assert main(["--summary"]) == 0
-    assert capsys.readouterr().out.startswith("| artifact |")
 
 
 @DECLARED

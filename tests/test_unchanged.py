@@ -62,12 +62,12 @@ def test_what_makes_it_anew(mobench: Run, tmp_path: Path) -> None:
 
 
 def test_several_at_once_and_only_what_changed(mobench: Run, tmp_path: Path) -> None:
-    both = ("+experiment=ferero/table4,ferero/fig7", "scale=smoke", "logger=local")
+    both = ("+experiment=ferero/fig1,ferero/fig7", "scale=smoke", "logger=local")
     assert mobench(*both).code == 0
     (tmp_path / "outputs/artifacts/ferero/fig7/figure.png").unlink()
     again = mobench(*both)
     assert again.out.startswith("2 jobs, 2 already finished, 0 to run")
-    assert "ferero/table4: 1 check passed; " in again.out
+    assert "ferero/fig1: 1 check passed; " in again.out
     assert again.out.count("unchanged since") == 1
 
 

@@ -32,7 +32,9 @@ CONCAVE = ("vlmop2", "zdt2", "uf4", "dtlz2")  # fronts on which weighted sums ha
 
 
 def _signed(value: float, low: float, high: float) -> str:
-    return f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"
+    # an end that decides, but rounds to 0, is shown with the digits that it needs
+    ends = ", ".join(f"{end:+.3f}" if abs(end) >= 5e-4 else f"{end:+.1g}" for end in (low, high))
+    return f"{value:+.3f} [{ends}]"
 
 
 def _ahead(board: Board, one: str, other: str) -> str:

@@ -87,6 +87,15 @@ def rate(a: Artifact) -> None:
             slopes, STEEP, of=f"slope in logarithms from step {SINCE} on", digits=".3f", partial=True
         )
         a.claim("rate-{what}", check, what=what, slow=", ".join(check.failing))
+    longer = a.jobs["longer"]
+    end = int(a.jobs["synthetic"].config["steps"])
+    beyond = {
+        what: slope(errors[errors.index >= end])
+        for kind, what in (("value", "values"), ("row", "gradients"))
+        for errors in (mean_square(longer, kind),)
+    }
+    of = f"slope in logarithms from step {end} to {longer.config['steps']}"
+    a.check("longer", AtMost(beyond, STEEP, of=of, digits=".3f"))
     a.note(
         "rho_t = 4/(t+16)^(1/2) and gamma_t = 2/(t+16)^(3/4), CSMOO-2, lambda = (.5, .5), single samples, "
         "200 and 50 runs. "

@@ -6,7 +6,7 @@ import numpy as np
 
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
-from mobench.artifacts.checks import Graded, Judged
+from mobench.artifacts.checks import Graded, Judged, graded
 from mobench.artifacts.panels import dress, grid, legend_below
 from mobench.artifacts.rows import RunCount
 from mobench.artifacts.statistics import Mean
@@ -16,6 +16,8 @@ from .runs import Curves, common
 LAM = (0.5, 0.5)
 LASTS = (50.0, 80.0)  # steps, as printed for beta = 0
 ALMOST_AT_ONCE = 10.0  # steps, ours: for beta >= 0.5 the paper says "almost immediate"
+STANDARD = 5.0  # beta of the runs that other schedules are compared with, as in Figure 33
+SCHEDULES = {"large_gamma": "gamma_0 = 0.8", "small_b": "b = 0.6"}
 LOOKS = {0.0: (st.RED, "o"), 0.5: (st.SKY, "s"), 5.0: (st.BLUE, "^")}
 
 
@@ -23,9 +25,14 @@ LOOKS = {0.0: (st.RED, "o"), 0.5: (st.SKY, "s"), 5.0: (st.BLUE, "^")}
 def starts(a: Artifact) -> None:
     """The first step from which on a run is feasible, by beta and start, means over the seeds."""
     runs: dict[float, dict[float, Curves]] = {}
-    for job in a.jobs.values():
+    others: dict[float, dict[str, Curves]] = {}
+    for name, job in a.jobs.items():
         start = float(job.config["problem"]["start"]["value"])
-        runs.setdefault(start, {})[float(job.config["algorithm"]["beta"])] = Curves(job, LAM)
+        schedule = next((words for key, words in SCHEDULES.items() if name.startswith(key)), None)
+        if schedule is None:
+            runs.setdefault(start, {})[float(job.config["algorithm"]["beta"])] = Curves(job, LAM)
+        else:
+            others.setdefault(start, {})[schedule] = Curves(job, LAM)
     since: dict[float, dict[float, Mean]] = {}
     for start, by_beta in runs.items():
         keep = common(by_beta)
@@ -48,6 +55,7 @@ def starts(a: Artifact) -> None:
         given=("x_0",),
     )
     judge(a, since, never)
+    judge_schedules(a, {start: (runs[start][STANDARD], found) for start, found in sorted(others.items())})
 
 
 def draw(a: Artifact, since: dict[float, dict[float, Mean]]) -> None:
@@ -113,3 +121,41 @@ def judge(a: Artifact, since: dict[float, dict[float, Mean]], never: int) -> Non
         excluded="From every start beta = 0 is quicker." if never_slower else "",
     )
     a.claim("slow-at-zero", Graded(printed, weaker))
+
+
+def judge_schedules(a: Artifact, found: dict[float, tuple[Curves, dict[str, Curves]]]) -> None:
+    """Judges whether longer steps delay feasibility from any of the starts, each schedule by itself.
+
+    Intervals are widened for all pairs of a start and a schedule (Bonferroni).
+    """
+    later: dict[str, dict[float, Mean]] = {}
+    for start, (standard, others) in found.items():
+        for name, curves in others.items():
+            keep = common({"standard": standard, name: curves})
+            # as above, a run that never becomes feasible counts with all of its steps
+            ends = [
+                np.minimum(c.feasible_since[keep[key]], c.steps[-1])
+                for key, c in (("standard", standard), (name, curves))
+            ]
+            later.setdefault(name, {})[start] = Mean(ends[1] - ends[0])
+    pairs = sum(map(len, later.values()))
+
+    def side(name: str, sign: int) -> list[float]:
+        return [start for start, m in later[name].items() if sign * m.mean > m.half_of(pairs)]
+
+    shown = "; ".join(
+        f"{name}: " + ", ".join(f"x_0 = {start:g}: {m.words('+.1f')}" for start, m in means.items())
+        for name, means in later.items()
+    )
+    delayed = {name: side(name, 1) for name in later}
+    excluded = all(len(side(name, -1)) == len(found) for name in later)
+    check = Judged(
+        graded([bool(starts) for starts in delayed.values()]),
+        f"step from which on runs are feasible, less the standard schedule's: {shown}; later from "
+        + ", ".join(
+            f"{{{', '.join(f'{s:g}' for s in starts)}}} with {name}" for name, starts in delayed.items()
+        ),
+        "each schedule is later from some start, by a 95 % interval for all starts and schedules together",
+        excluded="From every start both are sooner." if excluded else "",
+    ).partial_at_best()
+    a.claim("schedules-delay", check)

@@ -62,9 +62,11 @@ def screen(a: Artifact) -> None:
     seen = {name for jobs in shown.values() for name in jobs}
     for label, marker in (look for name, look in VARIANTS.items() if name in seen):
         axes[0, 0].plot([], [], ls="", marker=marker, color=st.GREY, label=label)
+    if any(on_papers_pictures(a, key, next(iter(jobs.values()))) for key, jobs in shown.items()):
+        axes[0, 0].plot([], [], ls="", marker="x", color=st.GREY, label="published")
     for colour, degrees in zip(COLOURS, ANGLES, strict=True):
         axes[0, 0].plot([], [], color=colour, label=f"ray {degrees:g}°")
-    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     a.refer("ferero/public_code", *(f"{key}-points" for key in shown))
     a.data_names = {SETS[key]: str(next(iter(jobs.values())).data) for key, jobs in shown.items()}
     a.figure(fig)

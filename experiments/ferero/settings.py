@@ -1,58 +1,20 @@
-"""Tables 4, 6 to 8 and 10: notation, and the hyper-parameters of the figures."""
+"""Tables 6 to 8 and 10: the hyper-parameters of the figures."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from mobench.algorithms.ferero import FERERO
-from mobench.algorithms.ferero_sa import FEREROSA
 from mobench.artifacts import Artifact, JobRows, artifact
 from mobench.artifacts.checks import Count, Equal
 from mobench.artifacts.published import published
-from mobench.jobs.targets import parameters
 
 from .images import titled
 
 Cells = list[tuple[str, str, str, float]]  # panel, job, parameter, printed value
 ORDER = ("PMTL", "EPO", "FERERO")  # of the panels of Figure 4
-NOTATION = [
-    ("theta, x", "decision variables", "x", "(R, P)"),
-    ("F(theta)", "objective values", "Point.F", "(R, M)"),
-    ("J = (nabla F)'", "Jacobian, row m is the gradient of f_m", "Point.rows('f')", "(R, M, P)"),
-    ("K = J J'", "Gram matrix of the gradients", "Point.gram('f')", "(R, M, M)"),
-    ("A", "ordering cone C_A = {y : A y >= 0}, the relative preference", "FERERO.cone", "(R, n, M)"),
-    ("B_h, b_h", "equality constraint H = B_h F + b_h = 0 (ray, line)", "FERERO.line", "(R, h, M), (R, h)"),
-    (
-        "B_g, b_g",
-        "inequality constraint G = B_g F + b_g <= 0",
-        "FERERO.upper, inequality_matrix",
-        "(R, g, M), (R, g)",
-    ),
-    ("A_ag", "stacked [A; B_g; B_h]", "state['A_ag']", "(R, n+g+h, M)"),
-    ("lambda = (lf, lg, lh)", "multipliers; lf, lg >= 0, lh free", "state['lam']", "(R, n+g+h)"),
-    ("d", "update direction, theta <- theta + alpha d", "Algorithm.step", "(R, P)"),
-    ("alpha", "step of theta", "step_size", "number"),
-    ("gamma", "step of lambda", "inner_step (Alg. 1), gamma (Alg. 2, 3)", "number"),
-    ("c_g, c_h", "rates at which violations are driven to zero", "c_g, c_h", "number"),
-    ("xi_1, xi_2", "independent minibatches", "oracle=minibatch, samples=2", "-"),
-]
-
-
-@artifact("ferero/table4")
-def table4(a: Artifact) -> None:
-    """Notation: symbol, meaning, name in the code, shape."""
-    a.table(pd.DataFrame(NOTATION, columns=["symbol", "meaning", "in mobench", "shape"]))
-    known = {*parameters(FERERO), *parameters(FEREROSA)}
-    settings = {"A", "B_h, b_h", "B_g, b_g", "alpha", "gamma", "c_g, c_h"}
-    words = " ".join(entry[2] for entry in NOTATION if entry[0] in settings)
-    used = set(re.findall(r"[a-z]\w+", re.sub(r"\(.*?\)|FERERO\.", "", words)))
-    found = {name: name in known for name in sorted(used)}
-    a.check("names-exist", Count(found, max(len(used), 1), what="names found"))
 
 
 def inner_loop(panel: str, job: str) -> Cells:

@@ -9,10 +9,11 @@ import pandas as pd
 
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
-from mobench.artifacts.checks import AtMost, Below, Count, Graded, Smallest
+from mobench.artifacts.checks import AtMost, Below, Check, Graded, Judged, Smallest
 from mobench.artifacts.panels import dress, grid, legend_below
 from mobench.artifacts.radar import draw_polygon, polygon_area, radar_axes
 from mobench.artifacts.rows import JobRows, RunCount
+from mobench.artifacts.statistics import Mean
 from mobench.data.celeba import LABELS
 
 CELEBA_TRAIN = 162_770  # pictures of the official training part
@@ -26,6 +27,7 @@ TITLES = METHODS | {
     "exact_inner": "MLM-CMOO, exact inner",
 } | PLAIN  # fmt: skip
 SITES = ("CHSI2", "NASI2", "EADM7", "SCLM7", "CLKM7", "VALI2", "NAPM7", "DLDI4")
+MOST_SITES = 6  # "most" of the eight
 
 
 def numbered(frame: pd.DataFrame, prefix: str) -> list[str]:
@@ -93,13 +95,42 @@ def fig1c(a: Artifact) -> None:
         Smallest(faster, "MLM-CMOO", of="area, with eta = 0.05 for the printed 0.001", digits=".2f"),
     )
     a.claim("smallest-area", check, **words)
-    best = np.minimum(*(means[m] for m in BASELINES))
-    wins = dict(zip(SITES, means["mlm_cmoo"] < best, strict=True))
-    a.claim("sites", Count(wins, at_least=6, what="sites with the smallest loss of the three"), **words)
+    larger_eta = judge_sites(picked, "faster_eta").also("of MLM-CMOO with eta = 0.05 for the printed 0.001")
+    a.claim("sites", Graded(judge_sites(picked, "mlm_cmoo"), larger_eta), **words)
     rival = min(PLAIN, key=lambda m: np.nan_to_num(sums[m], nan=np.inf))
     of = f"sum of test losses of the better of the two, {TITLES[rival]},"
     smaller = Below(sums[rival], sums["mlm_cmoo"], of=of, than="MLM-CMOO's", digits=".3f")
     a.check("against-plain-descent", smaller)
+
+
+def judge_sites(picked: dict[str, pd.DataFrame], own: str) -> Check:
+    """Compares one of MLM-CMOO's jobs with the better baseline at each site.
+
+    That it has the smallest loss at MOST_SITES of them is excluded by more than two sites where a baseline's
+    is smaller, by intervals over the common seeds that hold for all sites together (Bonferroni).
+    """
+    means = {m: picked[m][numbered(picked[m], "test_loss")].mean().to_numpy() for m in (own, *BASELINES)}
+    best = [min(BASELINES, key=lambda m: means[m][k]) for k in range(len(SITES))]
+    won = [site for k, site in enumerate(SITES) if means[own][k] < means[best[k]][k]]
+    lost = []
+    for k, site in enumerate(SITES):
+        lead = Mean.paired(site_losses(picked[own], k), site_losses(picked[best[k]], k), least=3)
+        if lead.mean > lead.half_of(len(SITES)):
+            lost.append(site)
+    excluded = len(lost) > len(SITES) - MOST_SITES
+    all_sites = f"of {len(SITES)} sites with the smallest loss of the three"
+    smaller = f"a baseline's is smaller by 95 % intervals for all sites together at {len(lost)}"
+    return Judged(
+        len(won) >= MOST_SITES,
+        f"{len(won)} {all_sites}; {smaller}: {', '.join(lost) or '–'}",
+        f"at least {MOST_SITES} {all_sites}",
+        excluded=f"Of the losses at {len(SITES)} sites {smaller}." if excluded else "",
+    )
+
+
+def site_losses(rows: pd.DataFrame, k: int) -> pd.Series:
+    """Returns the test losses at one site, by seed."""
+    return rows.set_index("seed")[numbered(rows, "test_loss")[k]]
 
 
 def draw_sites(a: Artifact, relative: dict[str, np.ndarray]) -> None:

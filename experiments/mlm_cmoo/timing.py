@@ -186,11 +186,13 @@ def needed(own: Timed, longer: list[Timed], level: float) -> str:
     """
     config = own.rows.config["algorithm"]
     said = []
+    counts = []
     for run in longer[:1]:
         reached = [run.losses.index[run.losses[task] <= level] for task in TASKS]
         if all(len(r) for r in reached):
             length = max(float(r[0]) + 1.0 for r in reached) * run.rows.config["algorithm"]["step_size"]
             steps = steps_for(length, config["step_size"], config["c0"], config["penalty_power"])
+            counts.append(steps)
             said.append(
                 f"{steps:.1e} (its steps add up to those of plain descent with alpha = 0.1 at that loss)"
             )
@@ -202,9 +204,14 @@ def needed(own: Timed, longer: list[Timed], level: float) -> str:
             slope = log_slope(t, late[task].to_numpy())
             if slope < 0:
                 middle = np.log(late[task]).mean() - slope * np.log(t).mean()
-                found.append(f"{task} {np.exp((np.log(level) - middle) / slope):.1e}")
+                counts.append(float(np.exp((np.log(level) - middle) / slope)))
+                found.append(f"{task} {counts[-1]:.1e}")
         if found:
             said.append(f"{', '.join(found)} (a power law through the second half of the run)")
     if not said:
         return ""
-    return f" Estimated number of steps to {level:g}: {' or '.join(said)}; that many would decide it."
+    hours = [count * own.seconds_per_step / 3600 for count in (min(counts), max(counts))]
+    return (
+        f" Estimated number of steps to {level:g}: {' or '.join(said)}. Decided by runs of at least that "
+        f"length: {hours[0]:.2g} to {hours[1]:.2g} hours of a core for a seed, and more for the smaller loss."
+    )

@@ -39,11 +39,15 @@ PANEL = {"training": "a", "test": "b"}
 LEADS = {"training": "c", "test": "d"}
 KINDS = {"training": "train_accuracy_", "test": "test_accuracy_"}
 SURE: dict[str, Any] = {"near": STEP, "agree": True, "unit": " pp", "digits": "+.1f"}
-FULL: dict[str, Any] = {"ceiling": 100.0, "within": STEP, "unit": " %"}
+ANEW = (
+    "Decided by runs as long whose images are drawn anew in each step, as the program does whose model the "
+    "paper takes: hours of a core for each figure, and no option yet."
+)
 U_COLOURS = (st.GREY, st.SKY, st.BLUE, st.RED)
 TRADE_OFF = "$u$: the constant that trades the preference $r$ against stationarity."
 INNER = "$D$: steps in the lower level's variables for each outer step."
 D_COLOURS = (st.ORANGE, st.GREEN, st.BLUE)
+READINGS = {"query_15": (5, 15), "query_5": (5, 5), "support_1": (1, 15)}  # images a class in S_i, D_i
 PAPERS = {"s5": 5, "s_more": 10}  # tasks in the paper; a claim is the same where fewer are run
 
 
@@ -140,6 +144,11 @@ def ceiling(pref: FewShot) -> str:
     return f"{said}; at step {step}, where their mean reaches {EARLY:g} %, the lead is {before:+.1f} pp."
 
 
+def saturation(before: str = "") -> dict[str, Any]:
+    """Returns what `below_ceiling` asks of accuracies, what was seen before, and what would decide."""
+    return {"ceiling": 100.0, "within": STEP, "unit": " %", "before": f"{before} {ANEW}".strip()}
+
+
 def best_alone(values: np.ndarray, task: int) -> bool:
     """Whether a task's value is above all others, strictly, so that runs at 100 % do not count."""
     return bool(values[task] > np.delete(values, task).max())
@@ -182,7 +191,7 @@ def _judge_preferred(a: Artifact, pref: FewShot, kind: str) -> None:
     check = AllOf(on_axes, in_runs, partial=True).also(", ".join(values))
     a.claim(
         "preferred-{kind}",
-        check.below_ceiling(mean.ravel(), before=ceiling(pref), **FULL),
+        check.below_ceiling(mean.ravel(), **saturation(ceiling(pref))),
         reason=f"It holds {alone} alone." if check.holds == "partial" else "",
         interval="the preferred task's lead over the mean of the others, in pp: "
         f"{over_seeds(lead(pref, KINDS[kind])).ends('.1f')}",
@@ -207,7 +216,7 @@ def _judge_extreme(a: Artifact, pref: FewShot, extreme: FewShot, kind: str) -> N
         f"From .8 to .96 the preferred task's accuracy changes by {own[1] - own[0]:+.1f} pp and that of the "
         f"others by {others[1] - others[0]:+.1f} pp."
     )
-    check = check.also(values).below_ceiling([*own, *others], before=ceiling(pref), **FULL)
+    check = check.also(values).below_ceiling([*own, *others], **saturation(ceiling(pref)))
     a.claim("extreme-{kind}", check, interval=further.ends("+.1f", " pp"), kind=kind, cause=cause)
 
 
@@ -221,7 +230,7 @@ def _judge_area(a: Artifact, pref: FewShot, extreme: FewShot) -> None:
     ratio = f"{covered / single:.2f} times the largest single polygon, {single:.3f}"
     interval = f"ratio {over_seeds(_ratios(pref, extreme)).ends('.2f')}"
     # the hull is at most the polygon of all tasks at 100 %
-    check = check.also(ratio).below_ceiling([100 * single / polygon_area(np.ones(pref.S))], **FULL)
+    check = check.also(ratio).below_ceiling([100 * single / polygon_area(np.ones(pref.S))], **saturation())
     a.claim("covered", check, interval=interval)
 
 
@@ -478,7 +487,7 @@ def _judge_trade_off(a: Artifact, trade: FewShot) -> None:
     values = f"{', '.join(accuracy)}; its loss {', '.join(loss)}; its mean weight {', '.join(weight)}"
     ends = [trade.ends("train_accuracy_", r)[:, 0].mean() for r in runs.values()]
     more = "A larger u puts more weight on task 1 while the run lasts, and its loss falls further."
-    check = check.also(values).below_ceiling(ends, before=more, **FULL)
+    check = check.also(values).below_ceiling(ends, **saturation(more))
     a.claim("trade-off", check, interval=grown.ends("+.2f", " pp"))
 
 
@@ -490,7 +499,7 @@ def _judge_inner_steps(
     grown = change(of_seeds[order[0]], of_seeds[order[-1]])
     sure = SurelyAbove(grown, of=f"{of}, largest D minus smallest", **SURE)
     means = {f"D = {D}": float(of_seeds[D].mean()) for D in order}
-    check = rises(means, of, sure, unit=" %", digits=".1f").below_ceiling(means.values(), **FULL)
+    check = rises(means, of, sure, unit=" %", digits=".1f").below_ceiling(means.values(), **saturation())
     a.claim(id, check, interval=grown.ends("+.1f", " pp"), **words)
 
 
@@ -637,7 +646,7 @@ def _judge_larger_u(
     ended = [train[u] for u in (1.0, 10.0, 20.0)]
     a.claim(
         "larger",
-        better.also(values).below_ceiling(ended, before=before_ceiling(curves), **FULL),
+        better.also(values).below_ceiling(ended, **saturation(before_ceiling(curves))),
         reason=f"It holds for {only[0]} alone." if len(only) == 1 else "",
         interval=ends(gains, "+.1f", " pp"),
     )
@@ -706,8 +715,15 @@ def undecided_ratio(one: float, other: float, seeds: int) -> str:
         return ""
     return (
         f"Standard deviations of {seeds} seeds: the 95 % interval of their ratio, "
-        f"{one / other / factor:.2f} to {one / other * factor:.2f}, holds 1. Decided by more seeds."
+        f"{one / other / factor:.2f} to {one / other * factor:.2f}, holds 1. {_seeds_for(one / other)}"
     )
+
+
+def _seeds_for(ratio: float) -> str:
+    """Says with how many seeds the F test would tell two standard deviations with this ratio apart."""
+    far = max(ratio, 1.0 / ratio)
+    enough = next((n for n in range(2, 1000) if stats.f.ppf(0.975, n - 1, n - 1) < far**2), None)
+    return f"Decided by {enough or 'more than 1,000'} seeds, if the ratio stays where it is."
 
 
 def carried(train: np.ndarray, test: np.ndarray) -> tuple[int, int]:
@@ -789,3 +805,29 @@ def _judge_without_preference(a: Artifact, name: str, job: FewShot) -> None:
     of = f"how many times smaller it becomes, from {square[1]:.2e} to {square[-1]:.2e}"
     falls = AtLeast(square[1] / square[-1], 10, of=of, digits=".0f")
     a.claim("stationary-{papers}", falls, **about)
+
+
+@artifact("mobl/readings")
+def readings(a: Artifact) -> None:
+    """Leads of the preferred task in the first steps, by how many images a task has."""
+    there = {name: sizes for name, sizes in READINGS.items() if name in a.jobs}
+    fig, (axes,) = grid(1, len(there), figsize=(7.0, 2.6), sharey=True)
+    for ax, (name, (support, query)) in zip(axes, there.items(), strict=True):
+        job = FewShot(a.jobs[name])
+        sizes = f"{support} image{'s' if support > 1 else ''} a class in S_i, {query} in D_i"
+        ax.axhline(0.0, color=st.GREY, lw=0.7)
+        for (kind, prefix), color in zip(KINDS.items(), (st.BLUE, st.ORANGE), strict=True):
+            found = leads(job, prefix)
+            band(ax, found.index.to_numpy(), found.to_numpy(), kind, color)
+        dress(ax, "outer step $k$", title=sizes, small=True)
+        step = early(job)
+        known = f"No step has a mean training accuracy of {EARLY:g} %. Decided by longer runs."
+        ahead = {
+            kind: over_seeds([] if step is None else leads(job, prefix).loc[step].to_numpy())
+            for kind, prefix in KINDS.items()
+        }
+        check = SurelyAbove(ahead, of=f"lead at step {step}", **SURE)
+        a.check("{name}", check.provided(step is not None, known), name=name, sizes=sizes, early=f"{EARLY:g}")
+    axes[0].set_ylabel("lead of the preferred task, pp")
+    axes[0].legend()
+    a.figure(fig)

@@ -136,8 +136,8 @@ def vlmop2_hypervolume(a: Artifact) -> None:
     a.check("exact", near)
     a.note(
         "Reference point (1, 1); ten preferences in even steps from 0.01 to 0.99; 1000 steps; seeds 0, 19, "
-        "42, whose starts are other draws than theirs. Methods that return the last iterate are evaluated "
-        "before the last step there."
+        "42 (LS: 297 more), whose starts are other draws than theirs. Methods that return the last iterate "
+        "are evaluated before the last step there."
     )
 
 

@@ -71,7 +71,6 @@ class Population(Algorithm):
     """
 
     constraints: ClassVar[tuple[int, int | None]] = (0, None)
-    enforces: ClassVar[bool] = False
     objectives: ClassVar[tuple[int, int | None]] = (2, None)
     sets: ClassVar[type[Set]] = Box
     derivative_free: ClassVar[bool] = True

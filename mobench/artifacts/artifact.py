@@ -117,9 +117,7 @@ class Artifact:
     notes: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)  # overrides that are not the artifact's own settings
     only: Sequence[str] | None = None  # patterns of the jobs that were asked for, where others are left out
-    refused: Mapping[str, str] = field(
-        default_factory=dict
-    )  # of a cross table: pairs that do not fit, and why
+    refused: Mapping[str, str] = field(default_factory=dict)  # of a board: pairs that do not fit, and why
     paper: Paper = field(default_factory=Paper)
     # the figure's data sets and the labels of their data, in the order of its panels
     data_names: dict[str, str] = field(default_factory=dict)

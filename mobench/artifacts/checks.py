@@ -19,7 +19,7 @@ Short constructors make the data:
 | the same                               | `Equal`                                                    |
 | none of the above                      | `Judged`                                                   |
 | several                                | `AllOf`, `Graded` (partial where a weaker one holds)       |
-| not measured well enough               | `Undecided`, `check.provided(enough, "why not")`           |
+| not measured well enough               | `check.provided(enough, "why not")`                        |
 
 A number is a float, a `Mean` over seeds (compared by its mean, written with its interval), or a mapping from
 names to them: then every one must hold, and with `partial=True` some make it partial. A NaN never holds, and
@@ -43,6 +43,7 @@ Number = float | Mean
 Numbers = Number | Mapping[Any, Number]
 Over = Literal["each", "interval", "share", "count", "order", "smallest", "largest", "equal"]
 MOST_SHOWN = 8  # names in a list
+MOST_SEEDS = 1e5  # a number of seeds beyond which none decides
 ALONE = ""  # name of the one value of a check without names
 
 
@@ -224,6 +225,16 @@ def _half(number: Number) -> float | None:
     return float(number.half) if isinstance(number, Mean) else None
 
 
+def _seeds_needed(numbers: Iterable[Number], half: float, distance: float) -> str:
+    """Says how many seeds would decide if the mean stayed where it is: half shrinks like n^(-1/2)."""
+    seeds = [len(number.values) for number in numbers if isinstance(number, Mean)]
+    needed = min(seeds, default=0) * (half / distance) ** 2 if distance > 0 else math.inf
+    if not seeds or not math.isfinite(needed) or needed > MOST_SEEDS:
+        return " Decided by a difference that counts, of which the text has none: the mean is at the bound."
+    about = math.ceil(needed)
+    return f" Decided by about {about:,} seeds in the place of {min(seeds)}, if the mean stays where it is."
+
+
 @dataclass(frozen=True, kw_only=True)
 class Comparison(Check):
     """Values against what is asked of them.
@@ -381,16 +392,16 @@ class Comparison(Check):
         if not math.isfinite(half):
             return Failure("alone")
         ends = {key: float(x) for key, x in self._ends(name, 1).items()}
-        outside = float(value) + half < ends.get("low", -math.inf)
-        outside = outside or float(value) - half > ends.get("high", math.inf)
-        return self._by_interval(name, float(value), half, outside)
+        beyond = max(ends.get("low", -math.inf) - float(value), float(value) - ends.get("high", math.inf))
+        more = _seeds_needed((value, *bounds), half, beyond)
+        return self._by_interval(name, float(value), half, beyond > half, more)
 
-    def _by_interval(self, name: Any, value: float, half: float, outside: bool) -> Failure:
+    def _by_interval(self, name: Any, value: float, half: float, outside: bool, more: str) -> Failure:
         interval = f"{value - half:.4g} to {value + half:.4g}{self.unit}"
         what = f"The 95 % interval ({self._named_of(name)}), {interval},"
         if outside:
             return Failure("excluded", f"{what} has no value that is claimed.")
-        return Failure("held", f"{what} holds values that are claimed: it does not tell.")
+        return Failure("held", f"{what} holds values that are claimed: it does not tell.{more}")
 
     def _failed_interval(self, name: Any) -> Failure:
         mean = self.values[name]
@@ -400,8 +411,9 @@ class Comparison(Check):
             return Failure("alone")
         sign, bound = self._side
         # below the margin is as good as below the bound: a difference that counts is excluded
-        outside = sign * (mean.mean - bound) + mean.half < self.by
-        return self._by_interval(name, mean.mean, mean.half, outside)
+        ahead = sign * (mean.mean - bound)
+        more = _seeds_needed((mean,), mean.half, ahead if ahead > self.by else self.by - ahead)
+        return self._by_interval(name, mean.mean, mean.half, self.by - ahead > mean.half, more)
 
     def _failed_share(self, name: Any) -> Failure:
         holding = np.asarray(self.values[name], dtype=bool)
@@ -425,7 +437,9 @@ class Comparison(Check):
         if not halves or not all(math.isfinite(half) for half in halves):
             return Failure("alone")
         half = math.hypot(*halves)
-        return self._by_interval(f"{larger} less {smaller}", difference, half, difference + half < -slack)
+        beyond = -slack - difference
+        more = _seeds_needed((one, other), half, beyond)
+        return self._by_interval(f"{larger} less {smaller}", difference, half, beyond > half, more)
 
     def _unmeasured(self) -> bool:
         """Returns whether seeds had to agree, and some have no value."""
@@ -863,11 +877,6 @@ def Judged(
     outcome = bool(holds) if isinstance(holds, np.bool_) else holds
     undecided = why if why and outcome is None else None
     return Verbal(outcome=outcome, texts=(measured, tolerance), undecided=undecided, excluded=excluded)
-
-
-def Undecided(reason: str, check: Check | None = None) -> Check:
-    """Returns what these rows cannot decide. `check`: what was measured nevertheless."""
-    return replace(check or Judged(None, "–", "–"), undecided=reason)
 
 
 def AllOf(*checks: Check, partial: bool = False) -> Several:

@@ -1,8 +1,8 @@
-"""One look for all figures: colours and markers of methods and preferences, sizes, badges, defects.
+"""One look for all figures: colours and markers of methods and preferences, sizes, badges.
 
 A method has the same colour and marker in every figure of every paper (`look`), a preference the colour of
 its angle (`preference`). Figures are as wide as the text of a paper at most (`WIDTH`), and no letter is
-smaller than `SMALLEST` there: `finish` sees to both when a figure is taken, and `defects` lists what is left.
+smaller than `SMALLEST` there: `finish` sees to both when a figure is taken.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ from __future__ import annotations
 import re
 import string
 import textwrap
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import matplotlib as mpl
@@ -341,47 +339,3 @@ def _filled(parts: Sequence[str], limit: int) -> list[str]:
         else:
             lines[-1] = f"{lines[-1]} {part}".strip()
     return lines
-
-
-def texts(fig: Any) -> Iterator[Any]:
-    """Yields all texts that are visible, tick labels outside of the limits left out."""
-    hidden = set()
-    for ax in fig.axes:
-        for axis in (ax.xaxis, ax.yaxis):
-            low, high = sorted(axis.get_view_interval())
-            slack = 1e-6 * (high - low)
-            for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):
-                if not low - slack <= tick.get_loc() <= high + slack or not (ax.axison and ax.get_visible()):
-                    hidden |= {tick.label1, tick.label2}
-            if not (ax.axison and ax.get_visible()):
-                hidden.add(axis.label)
-    for text in fig.findobj(mpl.text.Text):
-        if text.get_visible() and text.get_text().strip() and text not in hidden:
-            yield text
-
-
-def defects(fig: Any) -> list[str]:
-    """Returns what a figure editor would send back: width, small letters, no legend, texts on one another."""
-    found = []
-    box = fig.get_tightbbox()
-    if box.width + 2 * plt.rcParams["savefig.pad_inches"] > WIDTH + 0.02:
-        found.append(f"{box.width:.2f} in wide, at most {WIDTH:g}")
-    shown = list(texts(fig))
-    small = Counter(t.get_fontsize() for t in shown if t.get_fontsize() < SMALLEST - 1e-6)
-    found += [f"{n} texts of {size:g} pt, at least {SMALLEST:g}" for size, n in small.items()]
-    if not (fig.legends or any(ax.get_legend() for ax in fig.axes)):
-        found += [f"panel {i}: no legend" for i, ax in enumerate(fig.axes) if _needs_legend(ax)]
-    boxes = [(t, t.get_window_extent()) for t in shown if t.get_rotation() % 90 == 0]
-    for (one, a), (other, b) in combinations(boxes, 2):
-        across = min(a.x1, b.x1) - max(a.x0, b.x0)
-        along = min(a.y1, b.y1) - max(a.y0, b.y0)
-        pixel = fig.dpi / 72.0
-        if across > 0.75 * pixel and along > 2.0 * pixel:
-            found.append(f"{one.get_text()!r} overlaps {other.get_text()!r}")
-    return found
-
-
-def _needs_legend(ax: Any) -> bool:
-    """Returns whether a panel draws several named series, so that it needs a legend."""
-    handles, labels = ax.get_legend_handles_labels()
-    return len(set(labels)) > 1 and len(handles) > 1

@@ -31,7 +31,6 @@ def trajectories(
     job: JobRows,
     title: str,
     *,
-    colours: list[str] | None = None,
     lines: bool = True,
     shifted: bool = False,
     seed: int | None = None,
@@ -45,7 +44,6 @@ def trajectories(
         ax: the panel.
         job: the runs; columns `ray_1` and `ray_2` are their rays.
         title: of the panel.
-        colours: one for each preference, by default that of its ray.
         lines: whether rays are drawn.
         shifted: rays start where the paths do and point the other way.
         seed: whose paths are drawn; the job's first one by default.
@@ -59,7 +57,7 @@ def trajectories(
     first = rows[rows["output"] == rows["output"].iloc[0]].reset_index(drop=True)
     seeds = first["seed"].nunique()
     angles = np.degrees(np.arctan2(first["ray_2"], first["ray_1"])).to_numpy(dtype=float)[::seeds]
-    palette = colours or [st.preference(degrees) for degrees in angles]
+    palette = [st.preference(degrees) for degrees in angles]
     own = (first["seed"] == chosen).to_numpy()
     for k in range(len(first) // seeds):
         rest = np.flatnonzero(~own & (first.index.to_numpy() // seeds == k))

@@ -132,17 +132,6 @@ class Contents:
     jobs: dict[str, Rows]
 
     @property
-    def latest(self) -> str:
-        """When the last of the artifacts was drawn: the date of the bundle, which has no time of its own."""
-        return max(str(drawn.origin["date"]) for drawn in self.artifacts)
-
-    @property
-    def earliest(self) -> str:
-        """When the first of the jobs ended; with no jobs, when the first artifact was drawn."""
-        dates = [str(job.meta["date"]) for job in self.jobs.values()]
-        return min(dates or [str(drawn.origin["date"]) for drawn in self.artifacts])
-
-    @property
     def versions(self) -> list[dict[str, str]]:
         """The distinct versions of Python and packages that the rows were computed with."""
         found = {json.dumps(job.meta["versions"], sort_keys=True) for job in self.jobs.values()}

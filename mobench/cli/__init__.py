@@ -1,6 +1,20 @@
-"""The program `mobench`: jobs, sweeps and artifacts, and the commands that `entry.COMMANDS` lists.
+"""The program `mobench`: jobs, sweeps and artifacts, and the commands that `COMMANDS` lists.
 
 Nothing imports it but the entry points.
 
 May import: artifacts, bundle, comparison, config, data, jobs, study, sweep, system, errors.
 """
+
+# what `mobench WORD ...` calls with the words that follow, and what returns the exit code; all other commands
+# are flags and overrides, and so jobs
+COMMANDS = {
+    "status": "mobench.cli.status:main",
+    "keep": "mobench.cli.keep:main",
+    "report": "mobench.report.__main__:main",
+    "bundle": "mobench.cli.bundle:bundle",
+    "verify": "mobench.cli.bundle:verify",
+    "cross": "mobench.cli.cross:main",
+    "check-problem": "mobench.cli.check_problem:main",
+    "data": "mobench.cli.data:main",
+    "doctor": "mobench.cli.doctor:main",
+}

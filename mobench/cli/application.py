@@ -18,12 +18,12 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from mobench.cli import completion, flags, usage
-from mobench.cli.entry import STOPPED, interrupted
 from mobench.config import hydra_adapter, hydra_plugin, overrides, searchpath, yaml_errors
 from mobench.config import schema as configuration
 from mobench.config.compose import explain
 from mobench.errors import ConfigError, Interrupted, MobenchError
 from mobench.system import console
+from mobench.system.console import STOPPED, interrupted
 
 if TYPE_CHECKING:
     from mobench.jobs.outcome import Outcome

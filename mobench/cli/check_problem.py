@@ -1,9 +1,8 @@
-"""Whether a problem of somebody else is ours:  mobench check-problem NAME FILE|LIBRARY [OVERRIDE...]
+"""Whether a problem of somebody else is ours:  mobench check-problem NAME FILE [OVERRIDE...]
 
-FILE is a CSV file with columns x_1 ... x_n (in the variables of mobench's problem) and f_1 ... f_M; LIBRARY
-is one of pymoo, botorch, deap, jmetalpy, platypus-opt, inspyred, pymultiobjective and pygmo, if it is there.
+FILE is a CSV file with columns x_1 ... x_n (in the variables of mobench's problem) and f_1 ... f_M.
 Overrides such as problem.n=10 set the size. The exit code is 0 for the same problem and for an affine map of
-it, and 1 for another problem. docs/conventions.md lists what is known of these libraries.
+it, and 1 for another problem. docs/conventions.md lists what is known of libraries.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from mobench.errors import ConfigError, MobenchError, suggest
+from mobench.errors import ConfigError, MobenchError
 from mobench.system.console import fail, say
 
 
@@ -20,22 +19,19 @@ def check(name: str, source: str, overrides: Sequence[str]) -> int:
     """Compares values with those of a problem, and says what they are; the exit code.
 
     Raises:
-        ConfigError: there is no such problem, file or library, or the values cannot be compared.
+        ConfigError: there is no such problem or file, or the values cannot be compared.
     """
-    from mobench.comparison import definitions, libraries
+    from mobench.comparison import definitions
     from mobench.config.compose import compose
     from mobench.jobs.targets import instantiate
 
     problem = instantiate(compose([f"problem={name}", *overrides])["problem"], "problem")
-    if source in libraries.PROBLEMS:
-        verdict = definitions.compare(*libraries.values(problem, source))
-    elif Path(source).is_file():
-        verdict = definitions.check_file(problem, Path(source))
-    else:
+    if not Path(source).is_file():
         raise ConfigError(
-            f"There is no file {source}, and no library of this name is known "
-            f"({', '.join(libraries.PROBLEMS)}).{suggest(source, list(libraries.PROBLEMS))}"
+            f"There is no file {source}; give a CSV file with columns x_1 to x_{problem.dim} and f_1 to "
+            f"f_{problem.n_objectives}."
         )
+    verdict = definitions.check_file(problem, Path(source))
     say(f"{source} and mobench's {problem.name}: {verdict}.")
     return int(verdict.kind == "another")
 
@@ -48,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name")
-    parser.add_argument("source", metavar="FILE|LIBRARY")
+    parser.add_argument("source", metavar="FILE")
     parser.add_argument("overrides", nargs="*")
     given = parser.parse_args(list(arguments))
     try:

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Sequence
 
-from mobench.cli.entry import COMMANDS
+from mobench.cli import COMMANDS
 from mobench.config import searchpath
 from mobench.config.schema import choices
 

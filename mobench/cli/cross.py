@@ -3,8 +3,8 @@
 Joins the files `rows.csv.gz` that `mobench +experiment=cross/zoo` wrote with the rows that come with the
 project, a file for each board, so that the boards show them. Rows that contradict kept ones are refused, but
 for those of a METHOD that --replace names, which take the place of the kept ones. With --out, the files alone
-become one file. Rows that were made with another library's PROBLEM bring its values (--values, the form of
-`mobench check-problem`), and are refused where it is another problem than mobench's.
+become one file. Before rows of another library's problem are merged, `mobench check-problem` says whether it
+is mobench's.
 """
 
 from __future__ import annotations
@@ -14,34 +14,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
-import yaml
 
 from mobench.comparison import rows
 from mobench.errors import ConfigError, MobenchError, suggest
-from mobench.system import paths
 from mobench.system.console import fail, say
 
 
-def merge(
-    files: Sequence[str], out: str | None, replace: Sequence[str] = (), values: Sequence[str] = ()
-) -> int:
+def merge(files: Sequence[str], out: str | None, replace: Sequence[str] = ()) -> int:
     """Joins files of rows and says what was found in each; the exit code.
 
     Args:
         files: to join.
         out: where the rows of the files alone go; None: they are joined with the kept ones.
         replace: methods whose rows take the place of kept ones that they contradict.
-        values: PROBLEM=FILE, the values of another library's problem at some points.
 
     Raises:
-        ConfigError: no file has rows of a method to replace, no kept rows are joined, or values are those of
-            another problem.
+        ConfigError: no file has rows of a method to replace, or no kept rows are joined.
         StoreError: a file cannot be read, has rows of another version of the protocol, rows that were
             changed, or rows that contradict those of another file. Nothing is written then.
     """
     parts = {name: rows.read(Path(name)) for name in files}
-    for pair in values:
-        _check_values(pair, parts)
     _check_replace(replace, parts, out)
     replaced: list[str] = []
     if out is not None:
@@ -64,30 +56,6 @@ def merge(
     pairs = len(joined.drop_duplicates(list(rows.PAIR)))
     say(f"{pairs} pairs of method and problem, {joined['method'].nunique()} methods, in {', '.join(places)}")
     return 0
-
-
-def _check_values(pair: str, parts: Mapping[str, pd.DataFrame]) -> None:
-    """Raises ConfigError unless the values in PROBLEM=FILE are those of the problem of this name."""
-    from mobench.comparison import definitions
-    from mobench.config.compose import compose
-    from mobench.jobs.targets import instantiate
-
-    name, _, file = pair.partition("=")
-    problems = sorted({str(problem) for frame in parts.values() for problem in frame["problem"]})
-    if name not in problems:
-        raise ConfigError(
-            f"--values {pair}: the files have no rows of {name}, but of {', '.join(problems)}."
-            f"{suggest(name, problems)}"
-        )
-    protocol = yaml.safe_load((paths.beside("conf") / "experiment/cross/zoo.yaml").read_text())
-    boards = [board["problems"] for board in protocol["cross"]["boards"].values()]
-    settings: list[str] = next(problems[name] for problems in boards if name in problems)
-    only = [setting for setting in settings if setting.startswith("problem")]
-    problem = instantiate(compose(only)["problem"], "problem")
-    verdict = definitions.check_file(problem, Path(file))
-    if verdict.kind != "same":
-        map_first = " Map its values first." if verdict.kind == "affine" else ""
-        raise ConfigError(f"The rows of {name} are not merged: {file} has {verdict}.{map_first}")
 
 
 def _check_replace(replace: Sequence[str], parts: Mapping[str, pd.DataFrame], out: str | None) -> None:
@@ -136,13 +104,6 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         help="rows of this method take the place of kept ones that they contradict (may be given again)",
     )
-    found.add_argument(
-        "--values",
-        metavar="PROBLEM=FILE",
-        action="append",
-        default=[],
-        help="values x_1 ... f_1 ... of another library's problem, from which rows come (may be given again)",
-    )
     found.add_argument("--out", metavar="FILE", help="write the joined rows of these files here instead")
     return found
 
@@ -168,4 +129,4 @@ def run(arguments: Sequence[str]) -> int:
             f"mobench cross {' '.join(arguments)}".rstrip() + " is unknown; use mobench cross merge FILE..."
         )
     given = parser().parse_args(list(arguments[1:]))
-    return merge(given.files, given.out, given.replace, given.values)
+    return merge(given.files, given.out, given.replace)

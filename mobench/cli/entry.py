@@ -12,22 +12,9 @@ import signal
 import sys
 import threading
 
+from mobench.cli import COMMANDS
 from mobench.system import allocator
-
-STOPPED = 130  # of a process that Ctrl-C stopped
-# what `mobench WORD ...` calls with the words that follow, and what returns the exit code; all other commands
-# are flags and overrides, and so jobs
-COMMANDS = {
-    "status": "mobench.cli.status:main",
-    "keep": "mobench.cli.keep:main",
-    "report": "mobench.report.__main__:main",
-    "bundle": "mobench.cli.bundle:bundle",
-    "verify": "mobench.cli.bundle:verify",
-    "cross": "mobench.cli.cross:main",
-    "check-problem": "mobench.cli.check_problem:main",
-    "data": "mobench.cli.data:main",
-    "doctor": "mobench.cli.doctor:main",
-}
+from mobench.system.console import STOPPED, interrupted
 
 
 def run(arguments: list[str]) -> int:
@@ -35,17 +22,6 @@ def run(arguments: list[str]) -> int:
     from mobench.cli import application  # Hydra, and torch for some commands: they take a moment
 
     return application.run(arguments)
-
-
-def interrupted(error: BaseException | None) -> bool:
-    """Whether Ctrl-C is behind an error: what runs while it arrives may make another error of it."""
-    seen = 0
-    while error is not None and seen < 100:
-        if isinstance(error, KeyboardInterrupt):
-            return True
-        error = error.__cause__ or error.__context__
-        seen += 1
-    return False
 
 
 def called(arguments: list[str]) -> int:

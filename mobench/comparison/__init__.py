@@ -1,4 +1,4 @@
 """The comparison of methods under one protocol: its trials, measures, rows and statistics.
 
-May import: core, metrics, problems, system, errors.
+May import: core, metrics, system, errors.
 """

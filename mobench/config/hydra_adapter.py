@@ -310,12 +310,6 @@ def combinations(source: ConfigLoader, overrides: Sequence[str]) -> list[list[st
     return [list(command) for command in found]
 
 
-def keys_of(source: ConfigLoader, name: str) -> DictConfig | None:
-    """Returns the content of a file; None if there is none."""
-    found = source.repository.load_config(name)  # type: ignore[attr-defined]
-    return None if found is None else found.config
-
-
 def added_folders(source: ConfigLoader) -> list[str]:
     """Returns the folders that `--config-dir` has added."""
     return [item.path for item in source.get_search_path().get_path() if item.provider == "command-line"]

@@ -18,7 +18,7 @@ _NO_CHOICE = re.compile(
     r"^(problem|oracle|algorithm|constraint|space|protocol|hardware|scale|logger)=(null|[\d.+-]*)$"
 )
 _FOLDER = re.compile(r"^\+{0,2}hydra\.run\.dir=")
-_REMOVED = re.compile(r"^~cross\.((?:problems|settings|pairs)\.[^=]+)$")
+_REMOVED = re.compile(r"^~cross\.((?:settings|pairs)\.[^=]+)$")
 _ADDED = re.compile(r"^\+(cross\.)")
 _LISTED = re.compile(r"^(\+{0,2}(?:cross|jobs)\.[^=]+=)\[(.*)\]$", re.DOTALL)  # lists of overrides
 # groups and keys that change no job of an artifact

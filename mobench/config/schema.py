@@ -163,9 +163,7 @@ class Root:
     jobs: dict[str, Any] = field(default_factory=dict)
     grid: Any = None  # jobs as a product of lists (mobench/sweep/grid.py)
     like: Any = None  # jobs of another experiment
-    cross: dict[str, Any] = field(
-        default_factory=dict
-    )  # algorithms x problems instead of jobs (mobench/sweep/cross_table.py)
+    cross: dict[str, Any] = field(default_factory=dict)  # boards of a comparison (mobench/sweep/boards.py)
     # what a job returns to another sweeper than mobench's: hypervolume, a column, or a list
     objective: Any = None
     data: Any = None
@@ -237,8 +235,17 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
     return {str(k): v for k, v in out.items()}
 
 
+# fields of classes that jobs have stored and that are gone, at the value that is now the only one
+REMOVED_FIELDS = {"mobench.problems.multi_mnist.MultiMNIST": {"positions": "corners"}}
+
+
 def completed(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored configuration with the keys that have come since it was written, at their defaults."""
+    """Returns a stored configuration as today's program reads it.
+
+    Keys that have come since it was written are at their defaults; fields that are gone are left out where
+    they have the value that is now the only one.
+    """
+    config = {key: _without_removed(value) for key, value in config.items()}
     found = OmegaConf.to_container(OmegaConf.structured(Root))
     assert isinstance(found, dict)
     defaults = {str(key): value for key, value in found.items()}
@@ -246,6 +253,11 @@ def completed(config: Mapping[str, Any]) -> dict[str, Any]:
         k: {**v, **(config.get(k) or {})} for k, v in defaults.items() if dataclasses.is_dataclass(_type(k))
     }
     return {**defaults, **config, **groups}
+
+
+def _without_removed(section: Any) -> Any:
+    removed = REMOVED_FIELDS.get(str(section.get("_target_")), {}) if isinstance(section, Mapping) else {}
+    return {k: v for k, v in section.items() if k not in removed or v != removed[k]} if removed else section
 
 
 def _type(key: str) -> Any:

@@ -68,9 +68,9 @@ class Algorithm(ABC):
 
     Subclasses are frozen dataclasses: their fields are the keys of the YAML file.
 
-    Class attributes declare what the method can join (see `join`): samples per step, range of the number of
-    constraints and objectives, feasible sets, whether it needs losses >= 0; `varies`: the fields that may
-    differ between the runs of a batch (see `stacked`).
+    Class attributes declare which oracles the method accepts (checked by `compatibility.check`): samples per
+    step, range of the number of constraints and objectives, feasible sets, whether it needs losses >= 0;
+    `varies`: the fields that may differ between the runs of a batch (see `stacked`).
 
     Fields:
         step_size: alpha, the step of theta. step_decay, step_offset:
@@ -83,7 +83,6 @@ class Algorithm(ABC):
     version: ClassVar[int] = 1
     samples: ClassVar[int] = 1
     constraints: ClassVar[tuple[int, int | None]] = (0, 0)
-    enforces: ClassVar[bool] = True  # False: it joins problems with constraints, but does not use them
     constraint_kind: ClassVar[str | None] = None
     objectives: ClassVar[tuple[int, int | None]] = (1, None)
     sets: ClassVar[type[Set]] = Set
@@ -149,7 +148,7 @@ class Algorithm(ABC):
 
     def misfits(self, spec: Spec) -> list[str]:
         """Reasons of its own against this oracle, beyond what the class declares;
-        `join` refuses with them.
+        `compatibility.check` refuses with them.
         """
         return []
 

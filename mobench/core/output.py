@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.point import Point
@@ -85,11 +85,6 @@ class Mean(Output):
 
     def final(self, state: State, theta: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
         return state["mean"].to(theta.dtype) if bool((state["count"] > 0).all()) else theta
-
-
-def dominates(a: Float[Tensor, "*R M"], b: Float[Tensor, "*R2 M"]) -> Bool[Tensor, "..."]:
-    """a <= b in all objectives and a < b in one (broadcasting)."""
-    return (a <= b).all(-1) & (a < b).any(-1)
 
 
 def conversion_weights(F: Float[Tensor, "R T M"], weak_ties: bool = False) -> Float[Tensor, "R T"]:

@@ -44,20 +44,26 @@ def lost_runs(folder: JobFolder, rows: pd.DataFrame) -> list[str]:
     return found
 
 
-def equal_runs(folder: JobFolder, rows: pd.DataFrame) -> list[str]:
+def equal_runs(folder: JobFolder, rows: pd.DataFrame, config: Mapping[str, Any] | None = None) -> list[str]:
     """Returns a sentence if the method ignores preferences: the runs of a seed are one run several times.
-    rows: of final.csv.
+
+    Args:
+        folder, rows: of the job, and its final.csv.
+        config: its configuration; None: it is read, which takes longer than all else here.
     """
-    config = _config(folder)
-    preferences = len(rows[columns(rows, "preference_")].drop_duplicates())
-    spread = (rows.groupby(["seed", "output"])[columns(rows, "f_")].nunique(dropna=False) > 1).any(axis=None)
-    if preferences < 2 or spread or not config or config.get("vary") or not (rows["status"] == "done").all():
+    if config is None:
+        config = _config(folder)
+    if not config or config.get("vary") or not (rows["status"] == "done").all():
         return []
     try:
         method = load_class(str(config["algorithm"].get(TARGET)), "algorithm")
     except ConfigError:  # of a plug-in that is not here
         return []
     if getattr(method, "preferred", True):
+        return []
+    preferences = len(rows[columns(rows, "preference_")].drop_duplicates())
+    spread = (rows.groupby(["seed", "output"])[columns(rows, "f_")].nunique(dropna=False) > 1).any(axis=None)
+    if preferences < 2 or spread:
         return []
     once = "trained_runs" in folder.meta()
     return [

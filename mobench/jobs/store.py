@@ -29,6 +29,7 @@ import time
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -162,13 +163,13 @@ class JobFolder:
 
     def status(self) -> dict[str, Any]:
         """status.json, or {"status": "missing"}; an unreadable file counts as failed."""
-        return dict(self._state()[0])
+        return dict(self._state().status)
 
-    def _state(self) -> tuple[dict[str, Any], str | None]:
-        """Status, and what is wrong with a folder that is done; read again when a file has changed."""
+    def _state(self) -> _State:
+        """Returns what status.json, meta.json and the rows say; they are read again when one has changed."""
         stamps = tuple(_stamp(self.path / name) for name in ("status.json", "meta.json", "final.csv"))
         if stamps[0] is None:
-            return {"status": "missing"}, None
+            return _State({"status": "missing"})
         newest = max(stamp[-1] for stamp in stamps if stamp is not None)
         # a file that was edited twice within a tick of the clock may have the same stamp
         read = _read if time.time_ns() - newest > _TICK else _read.__wrapped__
@@ -204,8 +205,8 @@ class JobFolder:
     @property
     def done(self) -> bool:
         """Finished and complete on disk."""
-        status, damage = self._state()
-        return status["status"] == "done" and damage is None
+        state = self._state()
+        return state.status["status"] == "done" and state.damage is None
 
     @property
     def damage(self) -> str | None:
@@ -215,7 +216,7 @@ class JobFolder:
         little; the digests of other files when they are read. A job whose rows are not all there, or not its
         own, is not finished: as one without final.csv, it is run again.
         """
-        return self._state()[1]
+        return self._state().damage
 
     def _rows_damage(self, status: dict[str, Any], meta: Any) -> str | None:
         """What is wrong with final.csv, in a sentence; else None."""
@@ -262,16 +263,15 @@ class JobFolder:
         Of a folder of an older version, which has no digests, it does so only if rows are missing. Where the
         file itself is missing, its reader says so.
         """
-        status = self.status()
-        if status["status"] != "done" or not (self.path / name).exists():
+        state = self._state()
+        if state.status["status"] != "done" or not (self.path / name).exists():
             return
-        meta = self._plain_meta()
-        why = self._other_job(meta) if "sha256" in status else None
+        why = state.other_job if "sha256" in state.status else None
         if name == "final.csv":
-            why = why or self._rows_damage(status, meta)
+            why = why or state.rows
             how = "the same command"
         else:
-            why = why or self._changed(status, name)
+            why = why or self._changed(state.status, name)
             how = "rerun=true"
         if why is not None:
             raise StoreError(f"{why} Rerun the job with {how}, or restore the file.")
@@ -457,15 +457,28 @@ def _stamp(path: Path) -> tuple[int, int, int, int] | None:
     return seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
 
 
+@dataclass(frozen=True)
+class _State:
+    """Status of a folder; of one that is done, why its identity or its rows are wrong, in a sentence."""
+
+    status: dict[str, Any]
+    other_job: str | None = None
+    rows: str | None = None
+
+    @property
+    def damage(self) -> str | None:
+        return self.other_job or self.rows
+
+
 @functools.lru_cache(maxsize=10_000)
-def _read(path: Path, stamps: tuple[Any, ...]) -> tuple[dict[str, Any], str | None]:
-    """Status and damage of a folder whose files have these stamps."""
+def _read(path: Path, stamps: tuple[Any, ...]) -> _State:
+    """Returns the state of a folder whose files have these stamps."""
     folder = JobFolder(path)
     status = folder.said()
     if status["status"] != "done":
-        return status, None
+        return _State(status)
     meta = folder._plain_meta()
-    return status, folder._other_job(meta) or folder._rows_damage(status, meta)
+    return _State(status, folder._other_job(meta), folder._rows_damage(status, meta))
 
 
 def _plain(path: Path) -> Any:

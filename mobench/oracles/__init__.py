@@ -9,7 +9,6 @@ from mobench.kernels import rows
 from mobench.oracles.ema import EMA
 from mobench.oracles.epochs import Epochs
 from mobench.oracles.exact import Exact
-from mobench.oracles.federated_ema import FederatedEMA
 from mobench.oracles.hypergradient import Hypergradient
 from mobench.oracles.local_steps import LocalSteps
 from mobench.oracles.minibatch import Minibatch
@@ -20,7 +19,6 @@ __all__ = [
     "EMA",
     "Epochs",
     "Exact",
-    "FederatedEMA",
     "Hypergradient",
     "LocalSteps",
     "Minibatch",

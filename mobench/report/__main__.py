@@ -17,10 +17,9 @@ from mobench.report.markdown import (
     papers_markdown,
     pictures_markdown,
     records,
-    summary_markdown,
 )
 from mobench.report.model import Site
-from mobench.report.reading import artifacts, collect, declared
+from mobench.report.reading import collect, declared
 from mobench.report.result_pages import result_pages
 from mobench.report.wall import wall
 from mobench.system.files import write_atomic
@@ -118,7 +117,6 @@ def main(arguments: Sequence[str]) -> int:
         metavar="FILE",
         help="also write the results as Markdown: this index, and a page for each paper beside it",
     )
-    parser.add_argument("--summary", action="store_true", help="only print the short Markdown table")
     parser.add_argument(
         "--readme", type=Path, metavar="FILE", help="also update the table of papers between the two markers"
     )
@@ -136,9 +134,6 @@ def main(arguments: Sequence[str]) -> int:
     try:
         expected = declared()
         root = args.outputs or outputs_root()
-        if args.summary:
-            print(summary_markdown(artifacts(root, expected)), end="")
-            return 0
         site = collect(root, expected)
         print(f"report: {write(site, root / 'report')}")
         pages = sorted(args.papers.glob("*.md")) if args.papers is not None else []

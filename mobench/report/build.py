@@ -1,7 +1,7 @@
 """From outputs/ to a static site that opens from disk. Reads artifact and job folders, computes nothing new.
 
     outputs/report/index.html              papers and their artifacts; beside it claims.html, boards.html,
-                                           compared.html and data.html, each with all of a kind
+                                           and data.html, each with all of a kind
     outputs/report/artifacts/<id>.html     a page per artifact; kept/<id>.html per artifact that is drawn from
                                            kept rows
     outputs/report/data/<name>.html        a page per data set

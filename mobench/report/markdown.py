@@ -14,7 +14,6 @@ from mobench.errors import MobenchError, suggest
 from mobench.report.model import (
     CHECKS,
     CLAIMS,
-    UNREADABLE,
     VERDICTS,
     Entry,
     Evidence,
@@ -196,33 +195,6 @@ def pictures_markdown(id: str, site: Site) -> tuple[str, dict[str, bytes]]:
             "",
         ]
     return "\n".join(lines), found
-
-
-def summary_markdown(site: Site) -> str:
-    """Returns a line per artifact: id, verdict counts, command."""
-    if not site.papers:
-        return "No artifact has been drawn yet.\n"
-    heads = [v.name for v in VERDICTS.values()]
-    lines = [
-        f"| artifact | scale | {' | '.join(heads)} | command |",
-        "| --- | --- |" + " ---: |" * len(heads) + " --- |",
-    ]
-    for paper in site.papers:
-        for entry in [*paper.entries, *paper.waiting, *paper.kept]:
-            cells = [str(n) if n else "–" for v, n in entry.counts if v is not UNREADABLE]
-            state = "" if entry.built else " (not drawn yet)"
-            state = " (damaged: see the report)" if entry.problems else state
-            scale = f"{entry.scale}{', kept rows' if entry.kept else ''}"
-            lines.append(f"| {md(entry.id)}{state} | {scale} | {' | '.join(cells)} | {code(entry.command)} |")
-    total = [str(n) for v, n in site.counts if v is not UNREADABLE]
-    lines.append(
-        f"| **all** | {', '.join(scales_of(site.entries))} | {' | '.join(total)} | `make reproduce` |"
-    )
-    if site.kept:
-        total = [str(n) for v, n in site.kept_counts if v is not UNREADABLE]
-        scales = ", ".join(scales_of(site.kept))
-        lines.append(f"| **all** | {scales}, kept rows | {' | '.join(total)} | `make kept` |")
-    return "\n".join(lines) + "\n"
 
 
 def verdicts(root: Path) -> list[dict[str, Any]]:

@@ -16,8 +16,7 @@ import jinja2
 from markupsafe import Markup
 
 from mobench.config.method_names import NAMES
-from mobench.report.boards import boards, score_boards
-from mobench.report.gauges import compared
+from mobench.report.boards import score_boards
 from mobench.report.model import VERDICTS, DataSet, Entry, Paper, Site, mark
 from mobench.report.runtime import runtime
 from mobench.report.wall import wall
@@ -28,7 +27,6 @@ OPEN_JOBS = 12  # a longer list of an artifact's jobs is folded
 NAVIGATION = (
     ("index.html", "Overview"),
     ("boards.html", "Leaderboards"),
-    ("compared.html", "Published and measured"),
     ("claims.html", "Claims"),
     ("data.html", "Data"),
 )
@@ -86,9 +84,7 @@ def pages(site: Site, thumbnails: dict[str, str]) -> Iterator[tuple[str, bytes]]
         wall=Markup(wall(site, links="")) if site.best else "",  # noqa: S704 - its texts are escaped by `wall`
         **head,
     )
-    tables = {"boards": boards(site), "scored": score_boards(site)}
-    yield page("boards.html", "boards.html", here="boards.html", **tables)
-    yield page("compared.html", "compared.html", here="compared.html", papers=compared(site))
+    yield page("boards.html", "boards.html", here="boards.html", boards=score_boards(site))
     yield page("claims.html", "claims.html", here="claims.html")
     yield page(
         "data.html",

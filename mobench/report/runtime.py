@@ -24,22 +24,8 @@ def runtime(entry: Entry, site: Site) -> list[tuple[str, str]]:
     lines = []
     if cpu:
         lines.append((_cores(cpu), f"{_sum(cpu)}, {drawing}"))
-        if entry.origin.get("alone"):
-            lines.append(("Two workers", "the same, because its jobs are timed and run one after another"))
-        elif len(cpu) > 1 and not gpu:
-            times = [job.seconds or 0.0 for job in cpu]
-            both = duration(two_workers(times))
-            longest = duration(max(times))
-            lines.append(
-                (
-                    "Two workers",
-                    f"about {both} for the jobs in the listed order; the longest job takes {longest}",
-                )
-            )
     if gpu:
         lines.append(("One GPU", _sum(gpu) if cpu else f"{_sum(gpu)}, {drawing}"))
-    else:
-        lines.append(("One GPU", "not measured, because none of its jobs ran on a GPU"))
     of = _jobs(len(jobs))
     if len(keys) > len(timed):
         lines.append(
@@ -62,14 +48,6 @@ def cost(site: Site, entry: Entry) -> str:
 
 def _jobs_of(entry: Entry, site: Site) -> list[Job]:
     return [site.by_key[key] for key in dict.fromkeys(entry.jobs.values()) if key in site.by_key]
-
-
-def two_workers(seconds: Sequence[float]) -> float:
-    """How long two workers take that share a queue of jobs with these times."""
-    busy = [0.0, 0.0]
-    for s in seconds:
-        busy[busy.index(min(busy))] += s
-    return max(busy)
 
 
 def _jobs(n: int) -> str:

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from mobench.core.arrays import arrays, runs_last, tensor
 from mobench.kernels.compiled import compiled_solver
+from mobench.solvers import plane
 from mobench.solvers.host import on_host
 from mobench.solvers.qp import LIMITS, RIDGES, qp, rows, segment
 from mobench.solvers.solution import TINY, TOLERANCE, Solution, certified
@@ -161,6 +162,9 @@ def _plane(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) ->
 
     Where S vanishes S^+ = 0: w = A'x, x = argmin 1/2 x'A K A'x.
     """
+    answer = plane.ferero_dual(K, F, program.rows, program.bh, program.c_h, program.adaptive)
+    if answer is not None:
+        return answer
     xp, inputs = arrays(K, F, program.rows, program.bh)
     k, f, rows, offset = (runs_last(xp, array) for array in inputs)
     A = rows[:2]

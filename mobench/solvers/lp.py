@@ -14,6 +14,7 @@ from torch import Tensor
 
 from mobench.core.arrays import Array, arrays
 from mobench.kernels.compiled import compiled_solver
+from mobench.solvers import plane
 from mobench.solvers.host import on_host
 from mobench.solvers.qp import LIMITS, rows, solution_of
 from mobench.solvers.solution import GROWTH, TINY, Solution, certified
@@ -190,6 +191,9 @@ def epo_lp(
     if K.shape[1] > 2:
         program = (rows(K), rows(Ca), balance.contiguous().numpy(), jstar.long().contiguous().numpy())
         return solution_of(compiled_solver("pivoting").epo_lp(*program, bool(restricted), LIMITS), K.dtype)
+    answer = plane.epo_lp(K, Ca, balance, jstar, restricted)
+    if answer is not None:
+        return answer
     xp, (K_, Ca_) = arrays(K, Ca)
     mode, j = (balance, jstar) if xp is torch else (balance.numpy(), jstar.numpy())
     with np.errstate(all="ignore"):

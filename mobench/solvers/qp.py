@@ -15,6 +15,7 @@ from torch import Tensor
 
 from mobench.core.arrays import Array, arrays, tensor
 from mobench.kernels.compiled import compiled_solver
+from mobench.solvers import plane
 from mobench.solvers.host import on_host
 from mobench.solvers.solution import GOOD, GROWTH, TINY, TOLERANCE, Solution, certified
 
@@ -190,11 +191,14 @@ def qp(
     """
     if _closed(Q, b, a, r, lower, upper):
         assert a is not None
+        answer = plane.qp(Q, b, a, r)
+        if answer is not None:
+            return answer
         xp, (Q_, b_, a_, r_) = arrays(Q, b, a, Q.new_ones(len(Q)) if r is None else r)
         with np.errstate(all="ignore"):
             return certified(xp, *segment(xp, Q_, b_, a_, r_), Q.dtype)
-    answer = compiled_solver("pivoting").qp(*_program(Q, b, a, r, lower, upper), np.array(RIDGES), LIMITS)
-    return solution_of(answer, Q.dtype)
+    program = _program(Q, b, a, r, lower, upper)
+    return solution_of(compiled_solver("pivoting").qp(*program, np.array(RIDGES), LIMITS), Q.dtype)
 
 
 def solution_of(answer: tuple[Array, Array, Array], dtype: torch.dtype) -> Solution:
@@ -261,6 +265,9 @@ def min_norm(gram: Float[Tensor, "R n n"], active: Bool[Tensor, "R n"] | None = 
     common code clips them at 0.001 and 0.999.
     """
     if gram.shape[1] == 2 and active is None:
+        answer = plane.min_norm(gram)
+        if answer is not None:
+            return answer
         xp, (Q,) = arrays(gram)
         with np.errstate(all="ignore"):
             return certified(xp, *segment(xp, Q, None, None, None), gram.dtype)

@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mobench.core.arrays import Array, arrays, integers, zeros
+from mobench.solvers import plane
 from mobench.solvers.host import on_host
 from mobench.solvers.qp import min_norm
 from mobench.solvers.solution import GOOD, TINY, TOLERANCE, Solution, certified
@@ -71,6 +72,10 @@ def sector_min_norm(
     """
     if solver is not min_norm:
         return _whole(U, v, G, F, objectives, solver)
+    if U.shape[1] == 2:
+        answer = plane.sector(U, v, G, F, objectives)
+        if answer is not None:
+            return answer
     one = _plane if U.shape[1] == 2 else _whole if len(U) + U.shape[1] <= FEW else _supported
     parts = [one(U, v[k], G[k], F[k], objectives) for k in _parts(U, len(v))]
     return parts[0] if len(parts) == 1 else Solution(*(torch.cat(each) for each in zip(*parts, strict=True)))

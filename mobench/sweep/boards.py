@@ -171,14 +171,14 @@ def _key(compose: Compose, overrides: list[str]) -> str:
 
 def _check(table: Mapping[str, Any], known: Sequence[str]) -> None:
     """Raises ConfigError for what is not there, or has another form."""
-    boards = forms.mapping("cross.boards", table["boards"])
+    boards = forms.mapping("cross.boards", table.get("boards"))
+    if not boards:
+        raise ConfigError("cross has no boards: add +experiment=cross/zoo, which has them.")
     for name, node in boards.items():
         forms.mapping(f"cross.boards.{name}", node)
     for key in table:
         if key not in KEYS:
-            raise ConfigError(
-                f"cross.{key} is unknown; the keys of a table with boards are {', '.join(KEYS)}."
-            )
+            raise ConfigError(f"cross.{key} is unknown; choose from {', '.join(KEYS)}.{suggest(key, KEYS)}")
     if table.get("version") != rows.VERSION:
         raise ConfigError(
             f"cross.version={table.get('version')}, but this code computes rows of version {rows.VERSION} "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -11,13 +11,15 @@ from omegaconf import DictConfig, OmegaConf
 from mobench.config import hydra_adapter, searchpath
 from mobench.config.overrides import key_of, normalise
 from mobench.config.schema import choices, conf_dir, plain
-from mobench.errors import ConfigError, choose
-from mobench.sweep import cross_table, grid
+from mobench.errors import choose
+from mobench.sweep import grid
+
+ADDED = ("ranges", "settings", "pairs")  # mappings of a comparison, to which a command adds
 
 
 @functools.cache
 def jobs_only(name: str) -> dict[str, Any] | None:
-    """Returns the file of an experiment, if it sets nothing but its artifact and its jobs or cross table (the
+    """Returns the file of an experiment, if it sets nothing but its artifact and its jobs or boards (the
     mode is known: a sweep); else None.
 
     Values of a job may hold interpolations: each job is composed with them as with any override.
@@ -54,6 +56,22 @@ def at_scale(node: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
     return dict(found["node"])
 
 
+def with_command(experiment: Mapping[str, Any], command: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the comparison of an experiment with what a command sets: entries of ADDED one by one."""
+    added = {key: {**(experiment.get(key) or {}), **command[key]} for key in ADDED if command.get(key)}
+    if "pairs" in added:
+        added["pairs"] = _by_dots(added["pairs"])
+    return {**experiment, **command, **added}
+
+
+def _by_dots(node: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Returns `{a.b.ls: [..]}`, as a file has it, of `{a: {b: {ls: [..]}}}`, as a command writes it."""
+    out: dict[str, Any] = {}
+    for name, value in node.items():
+        out |= _by_dots(value, f"{before}{name}.") if isinstance(value, Mapping) else {before + name: value}
+    return out
+
+
 class Composer:
     """Composes the jobs of one command.
 
@@ -66,7 +84,6 @@ class Composer:
         self.loader = loader
         self.config = config
         self._plain: dict[tuple[str, ...], dict[str, Any]] = {}
-        self._targets: dict[str, str] = {}
         self._tables: dict[tuple[str, str], dict[str, Any]] = {}
 
     def compose(self, overrides: Sequence[str]) -> dict[str, Any]:
@@ -81,7 +98,7 @@ class Composer:
         named = [o.split("=", 1)[1] for o in overrides if key_of(o) == "artifact.job"]
         config = self._composed([o for o in overrides if o not in chosen and key_of(o) != "artifact.job"])
         artifact = config["artifact"] | listed.get("artifact", {}) | ({"job": named[-1]} if named else {})
-        table = cross_table.merged(self._table(chosen[0], listed.get("cross"), config), config["cross"])
+        table = with_command(self._table(chosen[0], listed.get("cross"), config), config["cross"])
         return {
             **config,
             "artifact": artifact,
@@ -92,7 +109,7 @@ class Composer:
         }
 
     def _table(self, experiment: str, node: dict[str, Any] | None, config: dict[str, Any]) -> dict[str, Any]:
-        """The cross table of an experiment's file at the scale of a configuration."""
+        """Returns the comparison of an experiment's file at the scale of a configuration."""
         if not node:
             return {}
         key = (experiment, config["scale"]["name"])
@@ -101,34 +118,12 @@ class Composer:
         return self._tables[key]
 
     def jobs(self, config: dict[str, Any]) -> grid.Jobs:
-        """Returns the overrides of an experiment's jobs by name, or those of the pairs of its cross table."""
+        """Returns the overrides of an experiment's jobs by name, or those of the pairs of its boards."""
         if not config["cross"]:
             return grid.expanded(config, jobs_of)
-        if "boards" in config["cross"]:
-            from mobench.sweep import boards  # torch, which no other table needs
+        from mobench.sweep import boards  # torch, which no list of jobs needs
 
-            return boards.jobs(config["cross"], self.algorithms(), self._without_table)
-
-        def suite(name: str) -> dict[str, Any]:
-            found = (jobs_only(name) or {}).get("cross")
-            if not found:
-                raise ConfigError(f"cross.suites: {name!r} is not an experiment with a cross table.")
-            return at_scale(found, config)
-
-        return cross_table.pairs(config["cross"], self.algorithms(), self.target, suite)
-
-    def _without_table(self, overrides: Sequence[str]) -> dict[str, Any]:
-        """What a job of a table composes."""
-        return self.compose(normalise(list(overrides)))
-
-    def target(self, name: str) -> str:
-        """Returns the `_target_` of an algorithm's file."""
-        if name not in self._targets:
-            keys = hydra_adapter.keys_of(self.loader, f"algorithm/{name}")
-            if keys is None:  # in a folder of hydra.searchpath
-                keys = self._composed([f"algorithm={name}"])["algorithm"]
-            self._targets[name] = str(keys["_target_"])
-        return self._targets[name]
+        return boards.jobs(config["cross"], self.algorithms(), lambda job: self.compose(normalise(job)))
 
     def combinations(self, arguments: Sequence[str]) -> list[list[str]]:
         """Returns the commands of a sweep, with what `hydra.sweeper.params` adds to them."""

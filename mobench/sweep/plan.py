@@ -53,7 +53,7 @@ class Plan:
 
     Attributes:
         artifacts: the configuration of each artifact, also of those without jobs; `commands`: its overrides.
-        refused: of a cross table, the pairs that do not fit, and why.
+        refused: of a board, the pairs that do not fit, and why.
         unchanged: artifacts that would come out as they are, and when they were drawn.
         problems: why jobs of a free sweep cannot be run; the others run all the same.
     """

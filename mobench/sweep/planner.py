@@ -246,7 +246,7 @@ class Planner:
 
 
 def _note(out: Plan, command: _Command, name: str, error: MobenchError) -> None:
-    """Note why a job cannot be run, or raise it: in a cross table it is shown, in a free sweep it is reported
+    """Note why a job cannot be run, or raise it: on a board it is shown, in a free sweep it is reported
     and the others still run, else it is the end of the command.
     """
     table = bool(command.config["cross"])

@@ -14,6 +14,8 @@ PLAIN = str.maketrans(
     {"±": "+-", "–": "-", "…": "...", "✓": "+", "◐": "~", "✗": "x", "○": "o", "×": "x", "≤": "<=", "≥": ">="}
 )
 
+STOPPED = 130  # exit code of a process that Ctrl-C stopped
+
 
 def say(text: str, stream: Any = None) -> None:
     """Print a line.
@@ -55,3 +57,14 @@ def check_folder() -> None:
             "The working folder no longer exists. Change to another one (cd ~), or enter it again if it "
             "was recreated (cd .)."
         ) from None
+
+
+def interrupted(error: BaseException | None) -> bool:
+    """Says whether Ctrl-C is behind an error: what runs while it arrives may make another error of it."""
+    seen = 0
+    while error is not None and seen < 100:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+        seen += 1
+    return False

@@ -2,23 +2,6 @@
 (() => {
   const $ = (q, e = document) => e.querySelector(q);
   const $$ = (q, e = document) => [...e.querySelectorAll(q)];
-  const root = document.documentElement;
-
-  // theme: auto follows the system; controls that need this script are hidden without it
-  const theme = $("#theme");
-  const named = () => {
-    theme.textContent = `Theme: ${root.dataset.theme}`;
-    theme.setAttribute("aria-label", `Theme: ${root.dataset.theme}. Change it.`);
-  };
-  theme.hidden = false;
-  theme.addEventListener("click", () => {
-    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-    const order = dark ? ["auto", "light", "dark"] : ["auto", "dark", "light"];
-    root.dataset.theme = order[(order.indexOf(root.dataset.theme) + 1) % 3];
-    try { localStorage.setItem("mobench-theme", root.dataset.theme); } catch (e) { /* storage may be disabled for local files */ }
-    named();
-  });
-  named();
 
   // the form that filters the page: choices are compared with data-<name> of the items, words are searched in their text.
   // The URL fragment holds the state (#verdict=no&paper=ferero), so that links can lead to a filtered page
@@ -131,18 +114,9 @@
     });
   }));
 
-  // copying: the clipboard needs a secure context, which a local file is not in every browser
+  // copying: where a browser refuses it, as of a local file, the line is selected
   const copied = async (line) => {
-    try { await navigator.clipboard.writeText(line); return true; } catch (e) { /* fall back to execCommand */ }
-    const area = document.createElement("textarea");
-    area.value = line;
-    area.className = "sr";
-    document.body.append(area);
-    area.select();
-    let done = false;
-    try { done = document.execCommand("copy"); } catch (e) { done = false; }
-    area.remove();
-    return done;
+    try { await navigator.clipboard.writeText(line); return true; } catch (e) { return false; }
   };
   $$(".copy").forEach((b) => b.addEventListener("click", async () => {
     const done = await copied(b.dataset.copy);
