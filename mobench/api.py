@@ -30,7 +30,6 @@ import torch
 from mobench.artifacts.rows import JobRows
 from mobench.config import compose
 from mobench.core.algorithm import Algorithm
-from mobench.core.named import UNKNOWN, OwnProblem
 from mobench.core.problem import Problem
 from mobench.core.random import generator
 from mobench.core.served import serving
@@ -93,7 +92,7 @@ class Run(JobRows):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Objectives(OwnProblem):
+class Objectives:
     """What `objectives` returns: functions, and the keys of the problem made of them."""
 
     functions: Functions | Definition
@@ -119,15 +118,6 @@ class Objectives(OwnProblem):
         """
         return fingerprint(self.functions.identity)
 
-    def hashed(self) -> str:
-        return _hashed(self.functions.identity)
-
-    def overrides(self, code: str, given: Collection[str]) -> list[str]:
-        keys = {"_target_": f"{self.kind.__module__}.{self.kind.__qualname__}", "code": code, **self.keys}
-        own = [f"++problem.{key}={compose.text(value, key)}" for key, value in keys.items()]
-        others = [f"{key}={compose.text(value, key)}" for key, value in self.choices(given).items()]
-        return ["~problem", *own, *others]
-
     @contextlib.contextmanager
     def chosen(self, given: Collection[str] = ()) -> Iterator[list[str]]:
         """The overrides that choose this problem, which holds inside the block.
@@ -135,9 +125,16 @@ class Objectives(OwnProblem):
         Args:
             given: keys that the user sets.
         """
-        code = self.hashed()
+        code = _hashed(self.functions.identity)
         with serving(code, self.functions):
             yield self.overrides(code, given)
+
+    def overrides(self, code: str, given: Collection[str]) -> list[str]:
+        """Returns the overrides that choose this problem, whose functions jobs find under `code`."""
+        keys = {"_target_": f"{self.kind.__module__}.{self.kind.__qualname__}", "code": code, **self.keys}
+        own = [f"++problem.{key}={compose.text(value, key)}" for key, value in keys.items()]
+        others = [f"{key}={compose.text(value, key)}" for key, value in self.choices(given).items()]
+        return ["~problem", *own, *others]
 
     def solutions(self, rows: str | os.PathLike[str] | pd.DataFrame, output: str | None = None) -> list[Any]:
         """The solutions of a job of this problem, in the order of its rows: tensors (P,), or dictionaries of
@@ -191,7 +188,7 @@ def _hashed(identity: Any) -> str:
             f"warning: these functions cannot be hashed, so their results are not reused: {reason}",
             file=sys.stderr,
         )
-        return f"{UNKNOWN}{uuid.uuid4().hex}"
+        return f"unknown-{uuid.uuid4().hex}"
 
 
 class OwnNetworks(Objectives):

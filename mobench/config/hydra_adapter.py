@@ -229,20 +229,15 @@ def _stamps(folder: Path, unread: Collection[str]) -> tuple[tuple[str, int, int]
 
 
 def _with_own_problem(parsed: list[Override]) -> list[Override]:
-    """Returns overrides with what a problem that a function makes (`problem=file.py:make`) stands for: the same
-    as `mobench.run(problem=make())` gives, and where the functions come from.
-    """
-    chosen = [o for o in parsed if names_function(str(o.input_line)) and not o.is_sweep_override()]
-    if not chosen:
+    """Returns overrides with what `problem=file.py:make` stands for."""
+    named = [o for o in parsed if names_function(str(o.input_line)) and not o.is_sweep_override()]
+    if not named:
         return parsed
-    from mobench.core import named  # torch, and the user's file
+    from mobench.config import named as functions  # torch, and the user's file
 
-    rest = [o for o in parsed if o not in chosen]
-    found = named.made(str(chosen[-1].value()))
-    own = found.problem.overrides(found.code, {o.key_or_group for o in rest})
-    source = found.source.replace("'", "\\'")
-    lines = [*own, f"++problem.made_by='{source}'"]
-    return [*parsed_overrides(normalise(lines)), *rest]
+    rest = [o for o in parsed if o not in named]
+    own = functions.overrides(str(named[-1].value()), {o.key_or_group for o in rest})
+    return [*parsed_overrides(normalise(own)), *rest]
 
 
 def _set_values(config: DictConfig, values: list[Override]) -> None:

@@ -627,8 +627,7 @@ class Networks(Cached, BatchGradients):
 
     Fields:
         code: hash of module, losses, data and all other functions. title: name of the folder and key of
-            starts and batches. made_by: what makes them, `/home/me/file.py:make`, or null: the program that
-            runs the job; no part of its identity.
+            starts and batches.
         positive: whether every loss is >= 0. ideal: z (M,) of Tchebycheff values (null: 0 if positive).
         reference: point (M,) of hypervolumes, or null. bounds: [lower, upper] of every parameter, or null.
         start: {kind: module}: as `module()` makes it at each seed, or the given state dicts.
@@ -642,13 +641,12 @@ class Networks(Cached, BatchGradients):
 
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"module": ()}
     version: ClassVar[int] = 2  # 1: losses of all data were means over parts of them
-    execution_fields: ClassVar[tuple[str, ...]] = ("execution", "max_batch_runs", "made_by")
+    execution_fields: ClassVar[tuple[str, ...]] = ("execution", "max_batch_runs")
     keeps_solutions: ClassVar[bool] = True
     citation: ClassVar[str] = "the user's own"
 
     code: str
     title: str = "network"
-    made_by: str | None = None
     positive: bool = True  # type: ignore[misc]  # a constant of the class in most problems
     ideal: Sequence[float | int] | None = None
     reference: Sequence[float | int] | None = None
@@ -662,7 +660,7 @@ class Networks(Cached, BatchGradients):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "_given", served(self.code, made_by=self.made_by))
+        object.__setattr__(self, "_given", served(self.code))
         self.probe  # noqa: B018  what cannot be trained is an error now
         if self.positive and self.probe.lowest < 0:
             raise ConfigError(

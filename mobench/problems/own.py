@@ -100,8 +100,6 @@ class Own(Problem):
 
     Fields:
         code: hash of the functions. title: name of the folder and key of the starts.
-        made_by: what makes them, `/home/me/file.py:make`, or null: the program that runs the job; no part of
-            its identity.
         variables: P. bounds: [lower, upper], numbers for every coordinate or lists of P numbers, null where
             there is no bound; or null.
         positive: whether every objective is >= 0.
@@ -121,13 +119,11 @@ class Own(Problem):
         "sampler": (),
         "in_bounds": (),
     }
-    execution_fields: ClassVar[tuple[str, ...]] = ("made_by",)
     citation: ClassVar[str] = "the user's own"
 
     code: str
     variables: int
     title: str = "own"
-    made_by: str | None = None
     bounds: Sequence[Any] | None = None
     positive: bool = False  # type: ignore[misc]  # a constant of the class in most problems
     ideal: Sequence[float | int] | None = None
@@ -147,7 +143,7 @@ class Own(Problem):
                 f"coordinates, or two lists of {self.variables} numbers, one for each."
             )
         super().__post_init__()
-        functions = served(self.code, made_by=self.made_by)
+        functions = served(self.code)
         if self.variables < 1:
             raise ConfigError(f"problem.variables={self.variables} must be at least 1.")
         limits = None if self.bounds is None else _interval(self.bounds, self.variables)
