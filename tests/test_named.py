@@ -27,10 +27,13 @@ FILE = """
     def make():
         return mobench.objectives(f, dim=2, positive=True)
 
-    def network():
+    def network(**keys):
         x = torch.linspace(-1, 1, 8).unsqueeze(1)
         losses = [lambda out, batch: (out - 1).square().mean(), lambda out, batch: out.square().mean()]
-        return mobench.networks(lambda: torch.nn.Linear(1, 1), losses, (x,), batch_size=4)
+        return mobench.networks(lambda: torch.nn.Linear(1, 1), losses, (x,), batch_size=4, **keys)
+
+    def adam():
+        return network(optimizer=lambda p: torch.optim.Adam(p, lr=0.1))
 
     def wide(width):
         pass
@@ -95,6 +98,7 @@ def test_settings_of_a_network_are_those_of_run(
     own = ("oracle=minibatch", "oracle.batch_size=2", "record.every=1")
     other = mobench("problem=mine.py:network", *own, *QUICK, root=tmp_path / "other").job.config()
     assert (other["oracle"]["batch_size"], other["record"]["every"]) == (2, 1)
+    mobench("problem=mine.py:adam", "algorithm.step_size=0.1", *QUICK).refused("no effect beside optimizer=")
 
 
 def test_a_sweep_of_problems_and_methods(mobench: Run, here: Path) -> None:
@@ -140,13 +144,13 @@ def test_a_folder_alone_does_not_name_the_file(here: Path) -> None:
 @pytest.mark.parametrize(
     ("choice", "words"),
     {
-        "mine.py": ["write problem=", "mine.py:FUNCTION", "are f, make, network, wide"],
+        "mine.py": ["write problem=", "mine.py:FUNCTION", "are f, make, network, adam, wide"],
         "mine.py:mak": ["has no function 'mak'", "Did you mean 'make'?"],
         "mine.py:SHIFT": ["has no function 'SHIFT'"],
         "mien.py:make": ["there is no file", "mien.py", "Did you mean 'mine.py'?"],
         "mien:make": ["cannot be imported", "No module named 'mien'"],
         "mine.py:wide": ["is called without arguments and fails", "missing 1 required", "'width'"],
-        "mine.py:fails": ["ZeroDivisionError: division by zero", "mine.py, line 20)"],
+        "mine.py:fails": ["ZeroDivisionError: division by zero", "mine.py, line 23)"],
         "mine.py:nothing": ["a value of type NoneType", "mobench.networks(...)", "docs/plugins.md"],
         "mine.py:opaque": ["has no hash", "use mobench.run"],
         "broken.py:make": ["cannot be imported: SyntaxError", "broken.py, line 1"],
