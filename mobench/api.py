@@ -13,6 +13,7 @@ import contextlib
 import copy
 import dataclasses
 import functools
+import inspect
 import math
 import os
 import re
@@ -711,6 +712,13 @@ def run(
             "problem is a function; also give its number of variables: problem=mobench.objectives(fn, "
             "dim=...)."
         )
+    if isinstance(problem, Objectives):
+        makes = {*inspect.signature(networks).parameters, *inspect.signature(objectives).parameters}
+        if misplaced := sorted(makes & keys.keys()):
+            raise ConfigError(
+                f"{', '.join(misplaced)}: give it to mobench.networks or mobench.objectives, which make the "
+                "problem; run takes what the command line takes."
+            )
     given = {override.partition("=")[0].lstrip("+~") for override in overrides} | keys.keys()
     with compose.ALONE, contextlib.ExitStack() as stack:
         chosen = [] if measures is None else stack.enter_context(_measuring(measures))

@@ -63,6 +63,8 @@ def test_bounds_leave_the_best_of_the_rest() -> None:
     assert ends(mobench.choose(rows, "knee", bounds={"f_1": 0.05}))[0] == pytest.approx(0.0)
     with pytest.raises(ConfigError, match=r"No run has f_2 <= -1; the smallest is 0"):
         mobench.choose(rows, bounds={"f_2": -1.0})
+    with pytest.raises(ConfigError, match="must be a mapping of columns to largest values"):
+        mobench.choose(rows, bounds=[0.1, 0.2])
     with pytest.raises(ConfigError, match="objectives without a bound: none"):
         mobench.choose(rows, bounds={"f_1": 1, "f_2": 1})
 
@@ -139,6 +141,8 @@ def test_rows_of_many_jobs_have_the_settings_that_differ(outputs: Path) -> None:
         mobench.rows("zdt2")
     with pytest.raises(ConfigError, match=r"setting 'step_sise'. Did you mean 'step_size'"):
         mobench.rows("step_sise=0.1")
+    with pytest.raises(ConfigError, match=r"Did you mean 'problem'\?$"):
+        mobench.rows("problm=zdt2")
     with pytest.raises(StoreError, match="are of 5 jobs"):
         mobench.load(rows)
 
