@@ -117,8 +117,7 @@ def descent(target: Path) -> None:
 def first(target: Path) -> None:
     """Writes the picture that README's program makes, by running that program."""
     (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    with st.plt.rc_context({"figure.figsize": (4.4, 3.0), "figure.constrained_layout.use": True}):
-        exec(compile(program.replace('"front.png"', f'"{target}", dpi={DPI}'), "README.md", "exec"), {})
+    exec(compile(program.replace('"front.png"', f'"{target}", dpi={DPI}'), "README.md", "exec"), {})
     print(f"{target}: {target.stat().st_size / 1e3:.0f} kB")
 
 
@@ -126,10 +125,9 @@ def tutorial(target: Path) -> None:
     """Writes the picture of docs/tutorial.md, by running its first two programs."""
     load, draw = re.findall(r"```python\n(.*?)```", (ROOT / "docs/tutorial.md").read_text(), re.DOTALL)[:2]
     scope: dict[str, Any] = {}
-    with st.plt.rc_context({"figure.figsize": (4.4, 3.0), "figure.constrained_layout.use": True}):
-        exec(compile(load, "tutorial.md", "exec"), scope)
-        drawn = draw.replace('"paths.png"', f'"{target}", dpi={DPI}')
-        exec(compile(drawn, "tutorial.md", "exec"), scope)
+    exec(compile(load, "tutorial.md", "exec"), scope)
+    drawn = draw.replace('"paths.png"', f'"{target}", dpi={DPI}')
+    exec(compile(drawn, "tutorial.md", "exec"), scope)
     print(f"{target}: {target.stat().st_size / 1e3:.0f} kB")
 
 

@@ -13,6 +13,7 @@ import contextlib
 import copy
 import dataclasses
 import functools
+import inspect
 import math
 import os
 import re
@@ -126,11 +127,15 @@ class Objectives:
             given: keys that the user sets.
         """
         code = _hashed(self.functions.identity)
+        with serving(code, self.functions):
+            yield self.overrides(code, given)
+
+    def overrides(self, code: str, given: Collection[str]) -> list[str]:
+        """Returns the overrides that choose this problem, whose functions jobs find under `code`."""
         keys = {"_target_": f"{self.kind.__module__}.{self.kind.__qualname__}", "code": code, **self.keys}
         own = [f"++problem.{key}={compose.text(value, key)}" for key, value in keys.items()]
         others = [f"{key}={compose.text(value, key)}" for key, value in self.choices(given).items()]
-        with serving(code, self.functions):
-            yield ["~problem", *own, *others]
+        return ["~problem", *own, *others]
 
     def solutions(self, rows: str | os.PathLike[str] | pd.DataFrame, output: str | None = None) -> list[Any]:
         """The solutions of a job of this problem, in the order of its rows: tensors (P,), or dictionaries of
@@ -707,6 +712,13 @@ def run(
             "problem is a function; also give its number of variables: problem=mobench.objectives(fn, "
             "dim=...)."
         )
+    if isinstance(problem, Objectives):
+        makes = {*inspect.signature(networks).parameters, *inspect.signature(objectives).parameters}
+        if misplaced := sorted(makes & keys.keys()):
+            raise ConfigError(
+                f"{', '.join(misplaced)}: give it to mobench.networks or mobench.objectives, which make the "
+                "problem; run takes what the command line takes."
+            )
     given = {override.partition("=")[0].lstrip("+~") for override in overrides} | keys.keys()
     with compose.ALONE, contextlib.ExitStack() as stack:
         chosen = [] if measures is None else stack.enter_context(_measuring(measures))

@@ -53,7 +53,7 @@ class DataError(MobenchError):
 
 def suggest(word: str, choices: Iterable[str]) -> str:
     """`" Did you mean 'epo'?"` for the nearest of the choices, else an empty string."""
-    found = difflib.get_close_matches(word, list(choices), n=3, cutoff=0.55)
+    found = difflib.get_close_matches(word, list(dict.fromkeys(choices)), n=3, cutoff=0.55)
     alike = [difflib.SequenceMatcher(None, word, choice).ratio() for choice in found]
     near = [choice for choice, ratio in zip(found, alike, strict=True) if ratio > alike[0] - 0.05]
     return f" Did you mean {' or '.join(repr(c) for c in near)}?" if near else ""

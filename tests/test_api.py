@@ -179,6 +179,11 @@ def test_load(outputs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         ([], {"algorithm": {"name": "ls"}}, ["is not a valid choice", "algorithm.KEY"]),
         ([], {"problem": None}, ["is not a valid choice", "mobench.objectives"]),
         ([], {"problem": wells()}, ["problem=mobench.objectives(fn, dim=...)"]),
+        (
+            [],
+            {"problem": mobench.objectives(wells(), dim=2), "optimizer": torch.optim.AdamW, "clip": 1.0},
+            ["clip, optimizer: give it to mobench.networks or mobench.objectives"],
+        ),
         ([], {"steps": "many"}, ["steps=many has the wrong type"]),
         ([], {"seeds": {1, 2}}, ["seeds={1, 2} (set) cannot be stored in a configuration"]),
         ([], {"hardware": "slurm"}, ["launcher submitit_slurm"]),

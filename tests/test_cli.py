@@ -125,7 +125,11 @@ BAD = {
     "algorithm.subproblem=magic": ["algorithm.subproblem='magic'", "exact, cvxpy"],
     "algorithm.outputs=[last,men]": ["'men' is unknown", "adaptive_two_pass", "Did you mean 'mean'?"],
     "algorithm.outputs=mean": ["must be a list", "[mean]"],
-    "problem._target_=mobench.networks": ["was imported but is no class", "mobench.run(problem=FUNCTION()"],
+    "problem._target_=mobench.networks": [
+        "was imported but is no class",
+        "problem=FILE.py:FUNCTION",
+        "mobench.run(problem=FUNCTION()",
+    ],
     "algorithm._target_=mobench.algorithms.ls.LSS": ["mobench.algorithms.ls.LSS", "cannot be imported"],
     "algorithm._target_=mobench.problems.VLMOP2": ["algorithm.step_size is unknown"],
     "problem.start.kind=here": ["problem.start.kind='here'", "uniform"],

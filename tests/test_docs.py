@@ -114,9 +114,10 @@ def test_the_page_on_training_loops(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert skipped < 5
 
 
-def test_the_page_on_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its programs, in order, with fewer steps."""
+def test_the_page_on_networks(tmp_path: Path, mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its programs, in order, with fewer steps; then the file on the command line."""
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     text = (REPOSITORY / "docs" / "networks.md").read_text()
     scope: dict[str, Any] = {}
     for block in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
@@ -126,6 +127,12 @@ def test_the_page_on_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (scope["rows"]["status"] == "done").all()
     assert "ended" in scope["rows"]
     assert (scope["best"]["kept"] > 0).all()
+    Path("digits.py").write_text(blocks(DOCS / "networks.md", "python")[-1])
+    for words, _ in commands(DOCS / "networks.md"):
+        here = [word for word in words if not word.startswith(("hydra", "steps="))]
+        result = mobench(*here, "steps=3", root=tmp_path / "named")
+        assert result.code == 0, result.err
+    assert len(result.folders) == 3
 
 
 def test_the_page_for_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +247,7 @@ def planned_here() -> Iterator[tuple[str, list[str]]]:
             if refused or any(
                 "searchpath" in w
                 or w.endswith("/all")
-                or w.startswith(("--", "hydra/sweeper="))
+                or w.startswith(("--", "hydra/sweeper=", "problem=digits.py"))
                 or "..." in w
                 for w in words
             ):

@@ -435,7 +435,9 @@ def test_what_is_no_need_of_jobs_does_not_count(
     assert doctor.main([]) == 0
     out = capsys.readouterr().out
     assert "lost           problem  No module named 'torchvision': `pip install .`" in out
-    assert out.endswith("\nJobs can run here.\n")
+    assert out.endswith(
+        "\nJobs can run here; what is missing is optional, such as the data sets of papers.\n"
+    )
 
 
 def test_an_unknown_option(capsys: pytest.CaptureFixture[str]) -> None:
@@ -466,7 +468,7 @@ def test_this_machine(root: Path) -> None:
     assert (done.returncode, done.stderr) == (0, ""), done
     assert key not in done.stdout
     *lines, last = done.stdout.splitlines()
-    assert last == "Jobs can run here."
+    assert last == "Jobs can run here; what is missing is optional, such as the data sets of papers."
     found = {line.split()[0]: line.split(maxsplit=2)[1:] for line in lines}
     assert len(found) == len(lines)
     for name in (

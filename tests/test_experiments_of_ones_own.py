@@ -206,6 +206,7 @@ def test_completion_after_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
         "mobench bundle ferero/table1": "ferero/table1 ferero/table10 ferero/table11",
         "mobench verify out": "",
         "mobench status mobl/th": "mobl/theory",
+        "mobench ver": "verify",
     }
     for line, found in lines.items():
         monkeypatch.setenv("COMP_LINE", line)

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import mobench
+from mobench.artifacts.style import preference
 from mobench.cli import status
 from mobench.errors import ConfigError, PreferenceError, StoreError
 from mobench.jobs.store import JobFolder
@@ -63,6 +64,8 @@ def test_bounds_leave_the_best_of_the_rest() -> None:
     assert ends(mobench.choose(rows, "knee", bounds={"f_1": 0.05}))[0] == pytest.approx(0.0)
     with pytest.raises(ConfigError, match=r"No run has f_2 <= -1; the smallest is 0"):
         mobench.choose(rows, bounds={"f_2": -1.0})
+    with pytest.raises(ConfigError, match="must be a mapping of columns to largest values"):
+        mobench.choose(rows, bounds=[0.1, 0.2])
     with pytest.raises(ConfigError, match="objectives without a bound: none"):
         mobench.choose(rows, bounds={"f_1": 1, "f_2": 1})
 
@@ -139,6 +142,8 @@ def test_rows_of_many_jobs_have_the_settings_that_differ(outputs: Path) -> None:
         mobench.rows("zdt2")
     with pytest.raises(ConfigError, match=r"setting 'step_sise'. Did you mean 'step_size'"):
         mobench.rows("step_sise=0.1")
+    with pytest.raises(ConfigError, match=r"Did you mean 'problem'\?$"):
+        mobench.rows("problm=zdt2")
     with pytest.raises(StoreError, match="are of 5 jobs"):
         mobench.load(rows)
 
@@ -296,6 +301,14 @@ def test_pictures_keep_the_look_and_the_backend_of_a_notebook(outputs: Path, tmp
     assert captions == [f"1 of {len(rows)} runs were lost and are not drawn."]
     with pytest.raises(ConfigError, match="no column 'f_7'"):
         mobench.plot(rows, "f_7")
+
+
+def test_a_ray_has_its_colour_of_every_picture() -> None:
+    rows = front(np.linspace(0, 1, 3), np.linspace(1, 0, 3))
+    rows = rows.assign(preference_1=0.8 - 0.6 * rows["f_1"], preference_2=0.2 + 0.6 * rows["f_1"])
+    ax = mobench.plot(rows).axes[0]
+    drawn = {float(line.get_xdata()[0]): line.get_color() for line in ax.lines}
+    assert drawn == {0.0: preference(75.963757), 0.5: preference(45.0), 1.0: preference(14.036243)}
 
 
 def test_what_is_lost_or_done_several_times_is_said(

@@ -620,7 +620,7 @@ def test_killed_worker_costs_nothing(
     done = shell(root, *command, *LAUNCHERS["joblib"], env=victim, timeout=200)
     assert (tmp_path / "killed").exists()
     assert done.returncode == 0, done.stderr
-    assert re.search(r"jobs? lost their worker", done.stdout)
+    assert re.search(r"lost (its|their) worker", done.stdout)
     folders = [JobFolder(p) for p in sorted((root / "runs").iterdir())]
     assert [f.done for f in folders] == [True] * 2
     monkeypatch.syspath_prepend(victim["PYTHONPATH"])
@@ -713,6 +713,14 @@ def test_cancelled_jobs_are_not_launched_again(tmp_path: Path) -> None:
     found = launch.outcome(error, Planned([], {"rerun": False}, JobFolder(tmp_path / "job")), time.time())
     assert not isinstance(found, launch.Lost)
     assert "cancelled" in str(found.error)
+
+
+def test_a_refused_submission_is_no_dead_worker(tmp_path: Path) -> None:
+    submitit = pytest.importorskip("submitit", reason="needs submitit")
+    error = submitit.core.utils.FailedJobError("sbatch: fatal: Could not establish a configuration source")
+    found = launch.outcome(error, Planned([], {"rerun": False}, JobFolder(tmp_path / "job")), time.time())
+    assert not isinstance(found, launch.Lost)
+    assert "the launcher failed (FailedJobError: sbatch: fatal: Could not" in str(found.error)
 
 
 # GPU slots, with names for devices

@@ -189,7 +189,7 @@ def fig1(a: Artifact) -> None:
     for (key, cs), size in zip(sets.items(), (7.5, 5.0, 2.5), strict=True):
         look = {"marker": "o", "ls": "none", "ms": size, "mfc": "none", "mec": COLOURS[key], "mew": 1.1}
         right.plot(lam1, [c.x_end.mean() for c in cs], label=METHODS[key], **look)
-    dress(right, r"$\lambda_1$", f"final $x$, mean over {seeds}", legend=True)
+    dress(right, r"$\lambda_1$", "final $x$", f"mean over {seeds}", legend=True)
     a.figure(fig)
     a.table(finals((METHODS[k], c) for k, cs in sets.items() for c in cs), given=GIVEN)
     judge_front(a, [c for c in basic if len(c.x_end)], basic[0].optimum[0] - basic[-1].optimum[0])

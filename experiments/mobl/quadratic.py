@@ -275,9 +275,9 @@ class Preferred:
         for k, (u, color) in enumerate(zip(self.us, (st.GREY, st.SKY, st.BLUE, st.ORANGE), strict=True)):
             heights = [self.end(s, u) / float(self.plain[f"f_{s}"]) for s in GROUPS]
             x = np.arange(2) + (k - (len(self.us) - 1) / 2) * width
-            # from 1, that of Algorithm 4: on a logarithmic axis there is no 0 to begin at
-            ax.bar(x, np.subtract(heights, 1.0), width, bottom=1.0, color=color, label=f"$u = {u:g}$")
+            ax.plot(x, heights, "o", color=color, label=f"$u = {u:g}$")
         ax.axhline(1.0, color=st.BLACK, lw=0.8)
+        ax.set_xlim(-0.5, 1.5)
         dress(ax, y="final $\\phi_s$ of the preferred / of Algorithm 4", log="y")
         dress(ax, ticks=[f"objective {s} preferred" for s in GROUPS], ylim=(None, 6 * ax.get_ylim()[1]))
         ax.legend(ncols=2, loc="upper center")

@@ -28,7 +28,7 @@ from typing import Any
 import pandas as pd
 
 from mobench.artifacts.checks import Check, listed
-from mobench.artifacts.claims import UNKNOWN, Claim, Text, Texts, second_look, texts
+from mobench.artifacts.claims import OWN, UNKNOWN, Claim, Text, Texts, second_look, texts
 from mobench.artifacts.rows import JobRows, RunCount
 from mobench.artifacts.tables import Cell, latex, markdown, with_spreads
 from mobench.artifacts.verdict import Evidence, decide, decide_apart
@@ -236,7 +236,7 @@ class Artifact:
             Claim(
                 id,
                 text.statement,
-                text.source or "ours",
+                text.source or OWN,
                 text.published or "–",
                 check.measured,
                 check.tolerance,
@@ -320,7 +320,7 @@ class Artifact:
     def _undecidable(self, used: Mapping[str, JobRows]) -> str | None:
         """Why these jobs cannot judge a statement of the paper, and what would; None if they can."""
         if self.scale == "smoke":
-            return f"Smoke scale takes a few steps only. Decided by: {self._at('laptop')}."
+            return f"Smoke scale, mostly of a few steps, is not judged. Decided by: {self._at('laptop')}."
         if why := self._other_settings():
             return why
         if stand_ins := self.stand_ins(used):
@@ -376,9 +376,9 @@ class Artifact:
         kind = labels[0].partition(": ")[0] + ": " if labels else ""
         if len(labels) > 1 and all(label.startswith(kind) for label in labels):  # said once
             labels = [labels[0], *(label.removeprefix(kind) for label in labels[1:])]
-        few = "smoke scale: a few steps only" if self.scale == "smoke" else f"{self.scale} scale"
+        few = "smoke scale: not judged" if self.scale == "smoke" else f"{self.scale} scale"
         if not labels:
-            return "Smoke scale: a few steps only." if self.scale == "smoke" else ""
+            return "Smoke scale: not judged." if self.scale == "smoke" else ""
         other = " (not the paper's)" if self.stand_ins() and self.paper.data else ""
         if not other and self._parts(self.jobs):
             other = " (a part of the paper's)"

@@ -1,5 +1,5 @@
-"""Completion of `+experiment=` and of `mobench bundle`: artifacts lie in folders of folders, where Hydra's
-completion finds none of them.
+"""Completion of commands, which Hydra does not know, and of artifacts: they lie in folders of folders, where
+Hydra's completion finds none of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from mobench.cli import COMMANDS
 from mobench.config import searchpath
 from mobench.config.schema import choices
 
-NAMING = ("bundle", "keep", "status")  # commands whose words are artifacts; Hydra knows none of them
+NAMING = ("bundle", "keep", "status")  # commands whose words are artifacts
 WORD = re.compile(r"(\+?experiment=)((?:[^,]*,)*)([^,]*)")
 
 
@@ -28,6 +28,8 @@ def answer(overrides: Sequence[str]) -> str | None:
         found: list[str] | None = named(word) if arguments[1] in NAMING else []
     else:
         found = matches(word, arguments[:-1]) if word else None
+        if found is None and len(arguments) == 2:
+            found = [command for command in COMMANDS if command.startswith(word)] or None
     return None if found is None else ("\n" if shells[0] == "fish" else " ").join(found)
 
 

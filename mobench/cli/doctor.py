@@ -331,6 +331,6 @@ def main(arguments: Sequence[str]) -> int:
     say(
         f"Jobs cannot run here because of problems with {', '.join(wrong)}."
         if wrong
-        else "Jobs can run here."
+        else "Jobs can run here; what is missing is optional, such as the data sets of papers."
     )
     return 1 if wrong else 0

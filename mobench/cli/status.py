@@ -111,8 +111,9 @@ def table(states: Sequence[JobStatus], everything: bool) -> list[str]:
     """
     shown = sorted((s for s in states if everything or s.state != "done"), key=lambda s: ORDER.index(s.state))
     width = max((len(s.name) for s in shown), default=0)
+    room = max((len(s.state) for s in shown), default=0)
     return [
-        f"  {s.state:8s} {s.name:{width}s}  {s.words.splitlines()[0] if s.words else ''}".rstrip()
+        f"  {s.state:{room}s}  {s.name:{width}s}  {s.words.splitlines()[0] if s.words else ''}".rstrip()
         for s in shown
     ]
 

@@ -49,6 +49,7 @@ from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
 
 from mobench.config import schema, searchpath
+from mobench.config.overrides import names_function, normalise
 
 VERSION_BASE = "1.3"
 NAME = "mobench"  # of the program, in Hydra's own keys
@@ -178,7 +179,8 @@ class Loader(ConfigLoaderImpl):
     ) -> DictConfig:
         """Returns the composed configuration of a command line, with Hydra's own node."""
         parsed = parsed_overrides(overrides)
-        base, values = self._base(config_name, parsed, run_mode, from_shell, validate_sweep_overrides)
+        meant = _with_own_problem(parsed)
+        base, values = self._base(config_name, meant, run_mode, from_shell, validate_sweep_overrides)
         config = copy.deepcopy(base.whole)
         _set_values(config, values)
         task = [override for override in parsed if not override.is_hydra_override()]
@@ -208,7 +210,7 @@ class Loader(ConfigLoaderImpl):
 
     def job(self, config_name: str, overrides: Sequence[str]) -> tuple[DictConfig, DictConfig]:
         """Returns the configuration of one job, and Hydra's own node of its files, to be read only."""
-        parsed = parsed_overrides(overrides)
+        parsed = _with_own_problem(parsed_overrides(overrides))
         base, values = self._base(config_name, parsed, RunMode.RUN)
         config = base.new_job([override.key_or_group.partition(".")[0] for override in values])
         _set_values(config, values)
@@ -274,6 +276,18 @@ def _stamps(folders: Sequence[Path], choices: Sequence[str]) -> dict[str, Stamp]
             found[folder] = _stamp(folder)
             inside[:] = [name for name in inside if name not in unread]
     return found
+
+
+def _with_own_problem(parsed: list[Override]) -> list[Override]:
+    """Returns overrides with what `problem=file.py:make` stands for."""
+    named = [o for o in parsed if names_function(str(o.input_line)) and not o.is_sweep_override()]
+    if not named:
+        return parsed
+    from mobench.config import named as functions  # torch, and the user's file
+
+    rest = [o for o in parsed if o not in named]
+    own = functions.overrides(str(named[-1].value()), {o.key_or_group for o in rest})
+    return [*parsed_overrides(normalise(own)), *rest]
 
 
 def _set_values(config: DictConfig, values: list[Override]) -> None:

@@ -124,12 +124,20 @@ def shown(overrides: Sequence[str]) -> str:
     typed = [
         o.removeprefix("++") for o in overrides if o not in {f"preferences.{way}=null" for way in TAKEN_BACK}
     ]
-    return shlex.join(typed)
+    return shlex.join(o.replace("\\:", ":") if names_function(o) else o for o in typed)
 
 
 def key_of(override: str) -> str:
     """Returns what an override sets: `algorithm` of `+algorithm=ls`."""
     return override.split("=", 1)[0].lstrip("+~")
+
+
+def names_function(override: str) -> bool:
+    """Returns whether an override chooses a problem by a function, `problem=file.py:make`, and not by the
+    name of a file of the configuration, none of which has a colon.
+    """
+    key, _, value = override.partition("=")
+    return key.lstrip("+") == "problem" and (":" in value or value.rstrip("'\"").endswith(".py"))
 
 
 def changed(overrides: Sequence[str]) -> list[str]:

@@ -1,7 +1,8 @@
 """Passes functions, modules and data of a user's program to the jobs that run in it, by a name.
 
 A configuration cannot hold them. It holds the name, a hash of what they compute (`mobench.jobs.fingerprint`).
-They are found under it while `serving` is open: in this process, during a run.
+They are found under it while `serving` is open: in this process, during a run; those of a problem that a
+command names by a function (`mobench.config.named`) as long as the process lives.
 """
 
 from __future__ import annotations
@@ -17,15 +18,22 @@ from typing import Any
 from mobench.errors import ConfigError
 
 AGAIN = {
-    "problem.code": "problem=mobench.objectives(...)), or mobench.run(problem=mobench.networks(...)",
-    "record.code": "measures={...}",
+    "problem.code": "mobench.run(problem=mobench.objectives(...)), or "
+    "mobench.run(problem=mobench.networks(...)), or repeat the command that named problem=FILE.py:FUNCTION",
+    "record.code": "mobench.run(measures={...})",
 }
 # what `serving` serves, in the thread that opened it
 _SERVED: ContextVar[Mapping[str, Any]] = ContextVar("served", default=MappingProxyType({}))
+_KEPT: dict[str, Any] = {}  # in all threads
+
+
+def keep(code: str, functions: Any) -> None:
+    """Lets jobs with this `code` find their functions until the process ends."""
+    _KEPT[code] = functions
 
 
 def served(code: str, key: str = "problem.code") -> Any:
-    """What is served under a name.
+    """Returns what is served under a name.
 
     Args:
         key: of the configuration that holds the name, for the message.
@@ -33,12 +41,13 @@ def served(code: str, key: str = "problem.code") -> Any:
     Raises:
         ConfigError: nothing is; the program that defined it has ended.
     """
-    if code not in _SERVED.get():
+    found = {**_KEPT, **_SERVED.get()}
+    if code not in found:
         raise ConfigError(
             f"{key}={code}: these functions exist only in the Python program that defined them; rerun it "
-            f"there with mobench.run({AGAIN[key]})."
+            f"there with {AGAIN[key]}."
         )
-    return _SERVED.get()[code]
+    return found[code]
 
 
 @contextlib.contextmanager

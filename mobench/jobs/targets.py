@@ -38,8 +38,9 @@ def load_class(target: str, where: str) -> type:
         if "non-class" in str(error):  # Hydra's word for what it has imported and does not take
             raise ConfigError(
                 f"{where}._target_={target!r} was imported but is no class, as a configuration needs. "
-                "What a function makes, as mobench.networks(...) and mobench.objectives(...) do, runs from "
-                "Python: mobench.run(problem=FUNCTION(), ...), in a loop for a sweep (docs/networks.md)."
+                "A problem that a function makes by mobench.networks(...) or mobench.objectives(...) is "
+                "problem=FILE.py:FUNCTION (or MODULE:FUNCTION) on the command line, and "
+                "mobench.run(problem=FUNCTION(), ...) in Python (docs/networks.md)."
             ) from error
         raise ConfigError(f"{where}._target_={target!r} cannot be imported: {_why(target, error)}") from error
 

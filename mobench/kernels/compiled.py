@@ -35,8 +35,9 @@ def _announce(module: ModuleType) -> None:
             function = getattr(event.data.get("dispatcher"), "py_func", None)
             if not self.said and function is not None and function.__module__ == module.__name__:
                 self.said = True
-                kept = "once on this machine" if jit.KEPT else "in each process, for want of a folder"
-                say(f"mobench: compiling small solvers, less than a minute, {kept}", sys.stderr)
+                once = "once for each kind on this machine"
+                often = once if jit.KEPT else "in each process, for want of a folder"
+                say(f"mobench: compiling small solvers, less than a minute, {often}", sys.stderr)
 
         def on_end(self, event: Any) -> None:
             pass

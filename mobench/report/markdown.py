@@ -76,9 +76,9 @@ def own_checks(counts: Iterable[tuple[Mark, int]]) -> str:
 
 
 COUNTED = (
-    "The column *each claim once* takes a claim that is in both columns from the rows that decide it at the "
-    "larger scale. Claims about times are in no count. Own "
-    "checks are this project's consistency checks, counted once each; no paper claims them."
+    "*Each claim once* counts every claim a single time; where both columns judge it, the larger scale wins. "
+    "Claims about times are in no count. Own checks are this project's consistency checks, counted once "
+    "each; no paper claims them."
 )
 LEGEND = ", ".join(f"{v.symbol} {v.name}" for v in VERDICTS.values() if v.key in CLAIMS)
 

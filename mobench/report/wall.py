@@ -41,7 +41,7 @@ def wall(site: Site, links: str | None = None) -> str:
         if not found:
             continue
         y += GAP
-        of = f'<tspan class="small">, {len(found)} claims</tspan>'
+        of = f'<tspan class="small">, {len(found)} claim{"s" if len(found) > 1 else ""}</tspan>'
         parts.append(f'<text x="0" y="{y + 11}">{escape(paper.short)}{of}</text>')
         y += LINE
         for k, evidence in enumerate(found):

@@ -58,6 +58,9 @@ def choose(
         PreferenceError: weights that are not positive or not one for each objective.
     """
     names = list(objectives) if objectives is not None else columns(rows, "f_")
+    if bounds is not None and not isinstance(bounds, Mapping):
+        example = "{" + f"{names[-1]!r}: 0.2" + "}"
+        raise ConfigError(f"bounds={bounds!r} must be a mapping of columns to largest values: {example}.")
     limits = dict(bounds or {})
     for name in (*names, *limits):
         if name not in rows:

@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mobench.errors import ConfigError, suggest
 from mobench.jobs.store import columns
 
@@ -19,7 +21,8 @@ SIZE = (4.4, 3.2)  # inches
 def plot(rows: pd.DataFrame, x: str | None = None, y: str | None = None, *, by: str | None = None) -> Figure:
     """Draws runs: where they end in the plane of two columns, or what was recorded over the steps.
 
-        mobench.plot(rows).savefig("front.pdf")                      f_2 over f_1, a colour for each method
+        mobench.plot(rows).savefig("front.pdf")                      f_2 over f_1, a colour for each method;
+                                                                     without methods for each preference
         mobench.plot(rows, "validation_1", "validation_2", by="algorithm.step_size")
         mobench.plot(rows, "step", "f_1")                            a line for each run
 
@@ -28,7 +31,8 @@ def plot(rows: pd.DataFrame, x: str | None = None, y: str | None = None, *, by: 
     Args:
         rows: what `mobench.run` or `mobench.rows` returned, or some of it.
         x, y: columns of rows; with x="step", y is a column of the jobs' histories. Default: f_1 and f_2.
-        by: the column whose values have a colour each; default: algorithm, where there is one.
+        by: the column whose values have a colour each; default: algorithm, where there is one, else the ray
+            of the preference, where there are two objectives.
 
     Returns:
         A Matplotlib figure, at most as wide as the text of a paper; nothing is shown or written.
@@ -52,6 +56,9 @@ def plot(rows: pd.DataFrame, x: str | None = None, y: str | None = None, *, by: 
         fig, ((ax,),) = panels.grid(1, 1, figsize=SIZE)
         try:
             groups = list(source.groupby(group, sort=False)) if group else [("", source)]
+            if not group and across != "step" and "preference_2" in rows and "preference_3" not in rows:
+                _draw_rays(st, fig, ax, source, across, up)
+                groups = []
             for k, (look, (_, part)) in enumerate(zip(_looks(st, group, groups), groups, strict=True)):
                 name, colour, marker = look
                 if across == "step":
@@ -74,6 +81,14 @@ def plot(rows: pd.DataFrame, x: str | None = None, y: str | None = None, *, by: 
             st.plt.close(fig)  # pyplot forgets the figure, which its caller has
     drawn_figure: Figure = fig
     return drawn_figure
+
+
+def _draw_rays(st: Any, fig: Figure, ax: Any, rows: pd.DataFrame, x: str, y: str) -> None:
+    """Draws ends in the colour that the ray of their preference has in every picture of the project."""
+    angles = np.degrees(np.arctan2(rows["preference_1"], rows["preference_2"]))
+    for angle, own in rows.groupby(angles):
+        ax.plot(own[x], own[y], "o", color=st.preference(angle), ms=6.5, mec="white", mew=0.4, alpha=0.9)
+    st.preference_bar(fig, ax)
 
 
 def _looks(st: Any, group: str | None, groups: Sequence[tuple[Any, Any]]) -> list[tuple[str, str, str]]:

@@ -148,8 +148,8 @@ def _until_answered(jobs: list[Planned], adapter: Adapter, say: Say) -> list[Out
         groups += [g for g in (together, *alone) if g]
         if groups and lost:
             gone = "killed, out of memory or because of a machine failure"
-            jobs_lost = f"{len(lost)} job{'s' if len(lost) > 1 else ''}"
-            say(f"{jobs_lost} lost their worker ({gone}); relaunched: {len(together) + len(alone)}")
+            jobs_lost = f"{len(lost)} jobs lost their worker" if len(lost) > 1 else "1 job lost its worker"
+            say(f"{jobs_lost} ({gone}); relaunched: {len(together) + len(alone)}")
     return list(outcomes.values())
 
 
@@ -206,12 +206,14 @@ def _unanswered(answer: Any, job: Planned) -> Outcome:
 
 
 def _uncompleted(error: Exception) -> bool:
-    """Whether submitit found no result of a job; without submitit there is no such error."""
+    """Tells whether submitit found no result of a job; without submitit there is no such error. A job that
+    raised, and a command of Slurm's that failed, such as sbatch without a controller, are no dead workers.
+    """
     try:
-        from submitit.core.utils import UncompletedJobError
+        from submitit.core.utils import FailedJobError, UncompletedJobError
     except ImportError:
         return False
-    return isinstance(error, UncompletedJobError)
+    return isinstance(error, UncompletedJobError) and not isinstance(error, FailedJobError)
 
 
 def _written(job: Planned, began: float) -> Outcome | None:

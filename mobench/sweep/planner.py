@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hydra.types import RunMode
 
 from mobench.config import compose, hydra_adapter, searchpath
-from mobench.config.overrides import expand_experiments, key_of, normalise, shown
+from mobench.config.overrides import expand_experiments, key_of, names_function, normalise, shown
 from mobench.config.schema import choices, conf_dir
 from mobench.errors import CompatibilityError, ConfigError, MobenchError
 from mobench.jobs.outcome import folder_of, places_of
@@ -216,7 +216,9 @@ class Planner:
         """
         chosen = [o.split("=", 1)[1] for o in command if key_of(o) == "experiment"]
         # whether jobs would run again, or hold code from elsewhere, is not known
-        unknown = self.composer.added or any(key_of(o) == "rerun" or "_target_" in o for o in command)
+        unknown = self.composer.added or any(
+            key_of(o) == "rerun" or "_target_" in o or names_function(o) for o in command
+        )
         if len(chosen) != 1 or self.use is Use.SHOWN or unknown:
             return {}
         from mobench.artifacts import freshness
