@@ -9,17 +9,14 @@ import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-import yaml
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
 from hydra.types import HydraContext
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
 
 from mobench.cli import completion, flags, usage
-from mobench.config import hydra_adapter, overrides, searchpath, yaml_errors
+from mobench.config import hydra_adapter, overrides, searchpath
 from mobench.config import schema as configuration
-from mobench.config.compose import explain
+from mobench.config.compose import hydra_errors
 from mobench.errors import ConfigError, Interrupted, MobenchError
 from mobench.system import console
 from mobench.system.console import STOPPED, interrupted
@@ -120,9 +117,7 @@ def _run(arguments: Sequence[str]) -> int:
     if _answered(given, rest):
         return 0
     console.check_folder()
-    rest, several = overrides.expand_experiments(
-        overrides.normalise(rest), searchpath.experiments(searchpath.folders(arguments))
-    )
+    rest, several = overrides.expand_experiments(overrides.normalise(rest), searchpath.experiments(arguments))
     if several and "--multirun" not in given:
         if shown := [flag for flag in flags.ONE_JOB if flag in given]:
             raise ConfigError(f"{shown[0]} shows one job; name only one experiment.")
@@ -142,9 +137,10 @@ def _run(arguments: Sequence[str]) -> int:
 def run(arguments: list[str]) -> int:
     """A command line; its exit code. Whatever goes wrong is one clear message."""
     try:
-        return _run(arguments)
+        with hydra_errors(arguments):
+            return _run(arguments)
     except (KeyboardInterrupt, Exception) as error:  # what has no message goes on
-        told = _told(error, arguments)
+        told = _told(error)
         if told is None:
             raise
         message, code = told
@@ -155,7 +151,7 @@ def run(arguments: list[str]) -> int:
         return code
 
 
-def _told(error: BaseException, arguments: Sequence[str]) -> tuple[str, int] | None:
+def _told(error: BaseException) -> tuple[str, int] | None:
     """Message and exit code of what ended a command; None for an error of the program's own."""
     if isinstance(error, Interrupted):
         return str(error), STOPPED
@@ -167,9 +163,4 @@ def _told(error: BaseException, arguments: Sequence[str]) -> tuple[str, int] | N
         # the reader of our output went away (mobench ... | head)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return "", 0
-    if isinstance(error, HydraException | OmegaConfBaseException):
-        return yaml_errors.described(error, searchpath.places(arguments)) or explain(error), FAULT
-    if isinstance(error, yaml.YAMLError | ValueError | OSError):
-        message = yaml_errors.described(error, searchpath.places(arguments))
-        return None if message is None else (message, FAULT)
     return None

@@ -214,9 +214,7 @@ def _experiment(arguments: Sequence[str]) -> list[str]:
                 f"{argument} is an artifact, not a single job; use `mobench {argument}` in a shell to run "
                 "and draw it."
             )
-    out, several = conveniences.expand_experiments(
-        arguments, searchpath.experiments(searchpath.folders(arguments))
-    )
+    out, several = conveniences.expand_experiments(arguments, searchpath.experiments(arguments))
     if several:
         raise ConfigError(
             "Several experiments were given, but run() makes one job; call it once for each experiment."

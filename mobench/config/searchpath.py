@@ -81,6 +81,7 @@ def places(arguments: Sequence[str]) -> list[Path]:
     return [*folders(arguments), conf_dir()]
 
 
-def experiments(extra: Sequence[Path]) -> list[str]:
-    """Names of experiments in folders of a user's own."""
-    return sorted({name for path in extra for name in choices("experiment", path, alone=True)})
+def experiments(arguments: Sequence[str]) -> list[str]:
+    """Returns the names of experiments in folders that a command line adds."""
+    found = (choices("experiment", path, alone=True) for path in folders(arguments))
+    return sorted({name for names in found for name in names})

@@ -51,9 +51,7 @@ def plan(command: Sequence[str]) -> Plan:
         ConfigError, CompatibilityError: with the command line's messages.
     """
     with compose.hydra_errors(command), compose.ALONE, hydra_adapter.apart():
-        overrides, _ = expand_experiments(
-            normalise(command), searchpath.experiments(searchpath.folders(command))
-        )
+        overrides, _ = expand_experiments(normalise(command), searchpath.experiments(command))
         loader = hydra_adapter.loader(str(conf_dir()))
         config = loader.load_configuration(hydra_adapter.CONFIG, overrides, RunMode.MULTIRUN)
         if config.hydra.sweeper["_target_"] != hydra_adapter.SWEEPER:
