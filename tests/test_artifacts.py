@@ -25,7 +25,7 @@ from mobench.artifacts.artifact import DPI, Paper
 from mobench.artifacts.artifact import _registry as registry
 from mobench.artifacts.checks import Judged
 from mobench.artifacts.claims import UNKNOWN, Text, Texts
-from mobench.artifacts.drawing import artifact_folder, read
+from mobench.artifacts.drawing import artifact_folder, read, tally
 from mobench.artifacts.style import panels
 from mobench.artifacts.tables import latex, markdown
 from mobench.cli import keep as keep_rows
@@ -704,6 +704,9 @@ def test_own_checks_are_counted_apart_and_reasons_are_asked_for() -> None:
     own_check(smoke, "runs", False)
     own_check(smoke, "arithmetic", False, reason="Why.", any_scale=True)
     assert [c.verdict for c in smoke.claims] == ["inconclusive", "check failed"]
+    claim(smoke, "of-the-paper", True)
+    said = tally((c.verdict, c.source) for c in smoke.claims)
+    assert said == "1 check undecided, 1 check failed, 1 inconclusive"
 
 
 def test_an_own_check_does_not_pass_because_runs_were_lost() -> None:

@@ -28,7 +28,7 @@ from typing import Any
 import pandas as pd
 
 from mobench.artifacts.checks import Check, listed
-from mobench.artifacts.claims import UNKNOWN, Claim, Text, Texts, second_look, texts
+from mobench.artifacts.claims import OWN, UNKNOWN, Claim, Text, Texts, second_look, texts
 from mobench.artifacts.rows import JobRows, RunCount
 from mobench.artifacts.tables import Cell, latex, markdown, with_spreads
 from mobench.artifacts.verdict import Evidence, decide, decide_apart
@@ -236,7 +236,7 @@ class Artifact:
             Claim(
                 id,
                 text.statement,
-                text.source or "ours",
+                text.source or OWN,
                 text.published or "–",
                 check.measured,
                 check.tolerance,

@@ -45,8 +45,14 @@ Verdict = Literal[
     "undecided with other settings",
     "unreadable",  # of a record that is damaged; no artifact writes it
 ]
+OWN = "ours"  # the source of a check, where a claim has a place in its paper
 UNKNOWN = "The cause is not known."  # a test finds claims that say so
 FIGURE = re.compile(r"(fig|table)(\w+)")
+
+
+def called(verdict: str, source: str) -> str:
+    """Returns what messages and pages call a verdict: a check of ours that is undecided is no claim."""
+    return "check undecided" if source == OWN and verdict == "inconclusive" else verdict
 
 
 @dataclass(frozen=True)

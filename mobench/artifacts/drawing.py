@@ -13,6 +13,7 @@ import numpy as np
 
 from mobench.artifacts import freshness
 from mobench.artifacts.artifact import Artifact, Paper, registered
+from mobench.artifacts.claims import called
 from mobench.artifacts.freshness import artifact_folder, drawing_id
 from mobench.artifacts.rows import JobRows, SomeJobs
 from mobench.artifacts.verdict import APART
@@ -142,13 +143,14 @@ def assembled(
     return a
 
 
-def tally(verdicts: Iterable[str]) -> str:
-    """How many of each, in words."""
-    return ", ".join(f"{n} {v}" for v, n in Counter(verdicts).items()) or "no claims"
+def tally(claims: Iterable[tuple[str, str]]) -> str:
+    """Returns how many claims have each verdict, in words. claims: verdict and source of each."""
+    found = Counter(called(verdict, source) for verdict, source in claims)
+    return ", ".join(f"{n} {v}" for v, n in found.items()) or "no claims"
 
 
 def _say(id: str, a: Artifact, target: Path) -> None:
-    console.say(f"{id}: {tally(c.verdict for c in a.claims)}; {target}")
+    console.say(f"{id}: {tally((c.verdict, c.source) for c in a.claims)}; {target}")
     if a.apart:
         console.say(
             f"  drawn with other settings than the artifact's ({overrides.shown(a.changed)}), so in a folder "

@@ -109,7 +109,7 @@ def announce(plan: Plan) -> None:
         from mobench.artifacts.drawing import artifact_folder, read, tally
 
         for id, since in plan.unchanged.items():
-            said = tally(claim["verdict"] for claim in read(artifact_folder(id))["claims"])
+            said = tally((c["verdict"], c["source"]) for c in read(artifact_folder(id))["claims"])
             say(
                 f"{id}: {said}; {artifact_folder(id)}, unchanged since {since[:16].replace('T', ' ')} "
                 "(rerun=true reruns it)"

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
-from mobench.artifacts.claims import Claim
+from mobench.artifacts.claims import OWN, Claim, called
 from mobench.report.papers import paper_info
 from mobench.report.sheets import Sheet
 from mobench.report.words import commit, measured, slug, text
@@ -51,7 +51,6 @@ VERDICTS = {
         Mark("open", "check undecided", "◌", "our own consistency check, which these rows cannot decide"),
     )
 }
-OWN = "ours"  # the source of a check, where a claim has a place in its paper
 UNREADABLE = Mark("bad", "unreadable", "?", "the record of the claim is damaged; draw the artifact again")
 CLAIMS = ("yes", "part", "no", "skip")  # keys of the verdicts of claims
 CHECKS = ("pass", "fail", "open")  # and of checks of ours
@@ -60,10 +59,8 @@ FAILING = ("partial", "not reproduced", "check failed")
 
 
 def mark(claim: Claim) -> Mark:
-    """Returns how the verdict of a claim is shown; a check of ours that is undecided is no claim."""
-    if claim.source == OWN and claim.verdict == "inconclusive":
-        return VERDICTS["check undecided"]
-    return VERDICTS.get(claim.verdict, UNREADABLE)
+    """Returns how the verdict of a claim is shown."""
+    return VERDICTS.get(called(claim.verdict, claim.source), UNREADABLE)
 
 
 @dataclass(frozen=True)
