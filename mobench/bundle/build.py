@@ -68,7 +68,7 @@ def _readme(contents: Contents) -> str:
         code=code["git_describe"] or "not from a checkout",
         artifacts=len(contents.artifacts),
         claims=len(claims),
-        verdicts=tally((claim["verdict"], claim["source"]) for claim in claims),
+        verdicts=tally((str(claim["verdict"]), str(claim["source"])) for claim in claims),
         jobs=len(contents.jobs),
         rows=sum(len(job.final) for job in contents.jobs.values()),
         commit=code["git_sha"] or "the commit of this version",
