@@ -517,3 +517,23 @@ def test_hydra_writes_nothing_of_its_own(
     monkeypatch.chdir(tmp_path / "cwd")
     mobench("-m", "algorithm=ls,mgda", *QUICK)
     assert list((tmp_path / "cwd").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "oracle"),
+    [
+        (["problem=vlmop2"], "Exact"),
+        (["problem=multi_mnist"], "Epochs"),
+        (["problem=multi_fashion"], "Epochs"),
+        (["problem=multi_fashion_mnist"], "Epochs"),
+        (["problem=face_attributes"], "Epochs"),
+        (["problem=speech"], "Minibatch"),
+        (["problem=few_shot"], "Hypergradient"),
+        (["problem=hyper_cleaning"], "Hypergradient"),
+        (["problem=federated"], "LocalSteps"),
+        (["problem=multi_mnist", "oracle=minibatch"], "Minibatch"),
+        (["protocol=mobl_few_shot_forum"], "ValueGap"),
+    ],
+)
+def test_a_problem_chooses_its_oracle_unless_one_is_given(command: list[str], oracle: str) -> None:
+    assert compose.compose(command)["oracle"]["_target_"] == f"mobench.oracles.{oracle}"
