@@ -34,6 +34,8 @@ NUMBER = "float64"
 SIZE = "int64"
 C_TYPES: dict[str, Any] = {NUMBER: ctypes.c_double, SIZE: ctypes.c_int64}  # the rest are addresses
 
+FLAGS = Path(__file__).with_name("jit.py")  # says how functions are compiled; importing it imports Numba
+
 PATIENCE = 1000  # calls: their formulas take as long as loading does
 
 _asked: dict[str, int] = {}
@@ -77,7 +79,7 @@ def load(name: str) -> Calls | None:
             llvm.initialize()
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        source = b"".join(Path(file).read_bytes() for file in (str(module.__file__), __file__))
+        source = b"".join(Path(str(file)).read_bytes() for file in (module.__file__, __file__, FLAGS))
         key = hashlib.sha256(source + repr((llvmlite.__version__, *_machine(llvm))).encode()).hexdigest()[:16]
         code = _kept(f"{name.rpartition('.')[2]}-{key}.o", lambda: compiled(module))
     except ImportError as error:  # such as a NumPy that is too new for Numba
@@ -109,18 +111,28 @@ def _folders() -> list[Path]:
 
 
 def _kept(file: str, make: Callable[[], bytes]) -> bytes:
-    """The content of a file, which is made where it is missing."""
+    """Returns the code in a file, which is made anew where it is missing or damaged.
+
+    Its hash stands before it: damaged code would end the process that loads it, without a word.
+    """
     for folder in _folders():
         with contextlib.suppress(OSError):
-            return (folder / file).read_bytes()
+            digest, code = _parted((folder / file).read_bytes())
+            if digest == hashlib.sha256(code).digest():
+                return code
     code = make()
     for folder in _folders():
         with contextlib.suppress(StoreError):
-            write_atomic(folder / file, code)
+            write_atomic(folder / file, hashlib.sha256(code).digest() + code)
             say("mobench: compiled small solvers, once on this machine", sys.stderr)
             return code
     say("mobench: compiled small solvers for this process alone, for want of a folder", sys.stderr)
     return code
+
+
+def _parted(content: bytes) -> tuple[bytes, bytes]:
+    size = hashlib.sha256().digest_size
+    return content[:size], content[size:]
 
 
 def compiled(module: ModuleType) -> bytes:
