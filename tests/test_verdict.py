@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,21 @@ def test_an_interval_below_the_margin_is_partial() -> None:
     check = SurelyAbove(MEAN, 0.7, near=0.5)
     assert check.holds == "partial"
     assert verdict(check) == "partial"
+
+
+@pytest.mark.parametrize("seeds", [3, 4, 10, 50])
+def test_the_number_of_seeds_that_decides(seeds: int) -> None:
+    """Samples of the same mean and deviation: the interval of so many holds no 0, that of one fewer does."""
+
+    def sample(n: int) -> Mean:
+        x = np.linspace(-1.0, 1.0, n)
+        return Mean(0.1 - x / np.std(x, ddof=1))
+
+    check = SurelyAbove(sample(seeds))
+    assert check.failure is not None
+    (about,) = re.findall(r"about ([\d,]+) seeds", str(check.failure))
+    enough = int(about.replace(",", ""))
+    assert sample(enough).half < 0.1 <= sample(enough - 1).half
 
 
 def test_wilson() -> None:

@@ -155,7 +155,8 @@ def judge_schedules(a: Artifact, found: dict[float, tuple[Curves, dict[str, Curv
         + ", ".join(
             f"{{{', '.join(f'{s:g}' for s in starts)}}} with {name}" for name, starts in delayed.items()
         ),
-        "each schedule is later from some start, by a 95 % interval for all starts and schedules together",
+        "each schedule is later from some start, by a 95 % interval for all starts and schedules together "
+        "(partial: one of them)",
         excluded="From every start both are sooner." if excluded else "",
     ).partial_at_best()
-    a.claim("schedules-delay", check)
+    a.claim("schedules-delay", check, steps=next(iter(a.jobs.values())).config["steps"])

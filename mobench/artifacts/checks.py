@@ -29,6 +29,7 @@ neither does a check of nothing. `of` names what is measured, `unit` follows eac
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +44,7 @@ Number = float | Mean
 Numbers = Number | Mapping[Any, Number]
 Over = Literal["each", "interval", "share", "count", "order", "smallest", "largest", "equal"]
 MOST_SHOWN = 8  # names in a list
-MOST_SEEDS = 1e5  # a number of seeds beyond which none decides
+MOST_SEEDS = 100_000  # a number of seeds beyond which none decides
 ALONE = ""  # name of the one value of a check without names
 
 
@@ -226,13 +227,19 @@ def _half(number: Number) -> float | None:
 
 
 def _seeds_needed(numbers: Iterable[Number], half: float, distance: float) -> str:
-    """Says how many seeds would decide if the mean stayed where it is: half shrinks like n^(-1/2)."""
-    seeds = [len(number.values) for number in numbers if isinstance(number, Mean)]
-    needed = min(seeds, default=0) * (half / distance) ** 2 if distance > 0 else math.inf
-    if not seeds or not math.isfinite(needed) or needed > MOST_SEEDS:
+    """Says how many seeds would decide if mean and deviation stayed: half is t_(n-1) s n^(-1/2)."""
+    from scipy import stats  # takes a moment, and few checks need it
+
+    seeds = min((len(number.values) for number in numbers if isinstance(number, Mean)), default=0)
+
+    def excess(n: int) -> float:
+        size = np.sqrt(seeds / n) * stats.t.ppf(0.975, n - 1) / stats.t.ppf(0.975, seeds - 1)
+        return distance - half * float(size)
+
+    if seeds < 2 or not excess(MOST_SEEDS) > 0:
         return " Decided by a difference that counts, of which the text has none: the mean is at the bound."
-    about = math.ceil(needed)
-    return f" Decided by about {about:,} seeds in the place of {min(seeds)}, if the mean stays where it is."
+    about = 2 + bisect.bisect_left(range(2, MOST_SEEDS), 0, key=excess)
+    return f" Decided by about {about:,} seeds in the place of {seeds}, if the mean stays where it is."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -137,7 +137,8 @@ def names_function(override: str) -> bool:
     name of a file of the configuration, none of which has a colon.
     """
     key, _, value = override.partition("=")
-    return key.lstrip("+") == "problem" and (":" in value or value.rstrip("'\"").endswith(".py"))
+    own = "${" not in value and (":" in value or value.rstrip("'\"").endswith(".py"))
+    return key.lstrip("+") == "problem" and own
 
 
 def changed(overrides: Sequence[str]) -> list[str]:

@@ -56,7 +56,8 @@ def plot(rows: pd.DataFrame, x: str | None = None, y: str | None = None, *, by: 
         fig, ((ax,),) = panels.grid(1, 1, figsize=SIZE)
         try:
             groups = list(source.groupby(group, sort=False)) if group else [("", source)]
-            if not group and across != "step" and "preference_2" in rows and "preference_3" not in rows:
+            rays = "preference_2" in source and "preference_3" not in source
+            if not group and across != "step" and rays and source["preference_2"].notna().all():
                 _draw_rays(st, fig, ax, source, across, up)
                 groups = []
             for k, (look, (_, part)) in enumerate(zip(_looks(st, group, groups), groups, strict=True)):
