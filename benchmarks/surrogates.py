@@ -99,7 +99,7 @@ def _by_cvxpy(steps: Sequence[Step]) -> Callable[[], None]:
     return one
 
 
-def _by_clarabel(steps: Sequence[Step]) -> Callable[[], None]:
+def by_clarabel(steps: Sequence[Step]) -> Callable[[], None]:
     """CLARABEL on the matrices that CVXPY assembles, at CVXPY's tolerances."""
     import clarabel
     from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import dims_to_solver_cones
@@ -141,7 +141,7 @@ def measure(
         timed = {f"warm {R}": repeated(_along(steps, True), slice_s) for R, steps in data.items()}
         timed |= {f"cold {R}": repeated(_along(steps, False), slice_s) for R, steps in data.items()}
         timed |= {"cvxpy": repeated(_by_cvxpy(single), slice_s)}
-        timed |= {"clarabel": repeated(_by_clarabel(single), slice_s)}
+        timed |= {"clarabel": repeated(by_clarabel(single), slice_s)}
         samples = alternate(timed, rounds)
         warm = {R: samples[f"warm {R}"] for R in sizes}
         cold = {R: samples[f"cold {R}"] for R in sizes}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shutil
@@ -74,6 +75,23 @@ def test_files_of_another_choice_are_read_once(monkeypatch: pytest.MonkeyPatch) 
     files = [path for path in read if (schema.conf_dir() / f"{path}.yaml").exists()]
     assert set(files) <= {"algorithm/tch"}  # another test may have read it
     assert "hydra/output/default" not in read  # of Hydra's own package
+
+
+@pytest.mark.parametrize("place", ["file://{}/mine/conf", "pkg://mine.conf"])
+def test_files_that_change_are_read_again(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the same process; the second file is as long as the first."""
+    file = tmp_path / "mine/conf/problem/ours.yaml"
+    file.parent.mkdir(parents=True)
+    for package in ("mine", "mine/conf"):
+        (tmp_path / package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for n in (3, 4):
+        file.write_text(f"defaults: [zdt1]\nn: {n}\n")
+        os.utime(file, (n, n))
+        line = [f"hydra.searchpath=[{place.format(tmp_path)}]", "problem=ours", "algorithm=ls"]
+        assert compose.compose(line)["problem"]["n"] == n
 
 
 def test_a_sweep_composes_equal_choices_once(mobench: Run, compositions: list[list[str]]) -> None:

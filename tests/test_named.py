@@ -123,6 +123,14 @@ def test_a_stopped_job_goes_on(
     same_rows(result.job, whole.job)
 
 
+def test_the_last_problem_counts(mobench: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHICH", "zdt1")
+    of_a_file = mobench("problem=mine.py:make", "problem=${oc.env:WHICH}", *QUICK)
+    assert of_a_file.folders[0].path.name.startswith("zdt1-")
+    own = mobench("problem=vlmop2", "problem=mine.py:make", *QUICK)
+    assert own.folders[0].path.name.startswith("own-")
+
+
 def test_a_file_that_changes_makes_another_job(mobench: Run, here: Path) -> None:
     first = mobench("problem=mine.py:make", *QUICK)
     text = Path("mine.py").read_text()

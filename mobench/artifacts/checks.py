@@ -238,7 +238,7 @@ def _seeds_needed(numbers: Iterable[Number], half: float, distance: float) -> st
 
     if seeds < 2 or not excess(MOST_SEEDS) > 0:
         return " Decided by a difference that counts, of which the text has none: the mean is at the bound."
-    about = 2 + bisect.bisect_left(range(2, MOST_SEEDS), 0, key=excess)
+    about = 2 + bisect.bisect_left(range(2, MOST_SEEDS), True, key=lambda n: excess(n) > 0)
     return f" Decided by about {about:,} seeds in the place of {seeds}, if the mean stays where it is."
 
 

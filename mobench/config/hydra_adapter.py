@@ -18,6 +18,7 @@ import copy
 import functools
 import json
 import os
+import pickle
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -86,31 +87,33 @@ class Base:
     """What the files of a choice compose: with Hydra's own node, and without it.
 
     Attributes:
-        moving: keys at the top of `job` whose values hold interpolations.
+        plain: the values of `job` by their keys at the top, without those that hold interpolations or none.
         stamps: times and sizes of the files that were read, and of all folders that hold others.
     """
 
     whole: DictConfig
     job: DictConfig
-    moving: frozenset[str]
+    plain: dict[str, Any]
     stamps: dict[str, Stamp]
 
     def is_fresh(self) -> bool:
         """Returns whether the files would be read as they were: none has changed, come or gone."""
         return all(_stamp(path) == stamp for path, stamp in self.stamps.items())
 
-    def new_job(self, touched: Collection[str]) -> DictConfig:
-        """Returns a configuration without Hydra's node in which some keys at the top may be set.
+    def new_job(self, touched: Collection[str]) -> tuple[DictConfig, dict[str, Any]]:
+        """Returns a configuration without Hydra's node, some of whose keys at the top may be set, and a copy
+        of the plain values of all other keys.
 
-        Copies cost a hundredth of a millisecond for each value, so it shares the values of all other keys.
+        Copies cost a hundredth of a millisecond for each value, so it shares the values of these keys.
         """
         found: DictConfig = object.__new__(DictConfig)  # OmegaConf's own copy copies all values
         content = dict(self.job._content)  # type: ignore[arg-type]
         found.__dict__.update(self.job.__dict__, _content=content, _metadata=copy.copy(self.job._metadata))
-        for key in self.moving.union(touched) & content.keys():
+        for key in (content.keys() - self.plain.keys()) | (content.keys() & set(touched)):
             content[key] = copy.deepcopy(content[key])
             content[key]._set_parent(found)
-        return found
+        known = {key: value for key, value in self.plain.items() if key not in touched}
+        return found, pickle.loads(pickle.dumps(known))  # noqa: S301  our own; a tenth of the time of deepcopy
 
 
 Stamp = tuple[int, int] | None
@@ -125,7 +128,7 @@ def _stamp(path: str) -> Stamp:
 
 
 class Files(ConfigRepository):
-    """Hydra's repository of files, which reads one again only if it has changed; those of packages never.
+    """Hydra's repository of files, which reads one again only if it has changed; Hydra's own never.
 
     Attributes:
         read: the stamps of the files that were read.
@@ -143,8 +146,11 @@ class Files(ConfigRepository):
         if source is None or scheme not in ("file", "pkg"):
             return super().load_config(config_path)
         key: tuple[Any, ...] = (source.path, source.provider, config_path)
-        if scheme == "file":
-            path = f"{source.path}/{source._normalize_file_name(config_path)}"
+        if source.provider != "hydra":
+            folder = source.path if scheme == "file" else searchpath.folder(f"pkg://{source.path}")
+            if folder is None:  # a package in an archive
+                return super().load_config(config_path)
+            path = f"{folder}/{source._normalize_file_name(config_path)}"
             self.read[path] = _stamp(path)
             key += (self.read[path],)
         if key not in _READ:
@@ -208,13 +214,17 @@ class Loader(ConfigLoaderImpl):
         OmegaConf.copy_cache(from_config=master_config, to_config=config)
         return config
 
-    def job(self, config_name: str, overrides: Sequence[str]) -> tuple[DictConfig, DictConfig]:
-        """Returns the configuration of one job, and Hydra's own node of its files, to be read only."""
+    def job(
+        self, config_name: str, overrides: Sequence[str]
+    ) -> tuple[DictConfig, dict[str, Any], DictConfig]:
+        """Returns the configuration of one job, the plain values of keys at its top that need not be
+        resolved, and Hydra's own node of its files, to be read only.
+        """
         parsed = _with_own_problem(parsed_overrides(overrides))
         base, values = self._base(config_name, parsed, RunMode.RUN)
-        config = base.new_job([override.key_or_group.partition(".")[0] for override in values])
+        config, known = base.new_job([override.key_or_group.partition(".")[0] for override in values])
         _set_values(config, values)
-        return config, base.whole.hydra
+        return config, known, base.whole.hydra
 
     def _base(
         self,
@@ -242,8 +252,8 @@ class Loader(ConfigLoaderImpl):
             _COMPOSED.clear()
         content = OmegaConf.to_container(job)
         assert isinstance(content, dict)
-        moving = frozenset(str(name) for name, value in content.items() if "${" in str(value))
-        _COMPOSED[key] = Base(whole, job, moving, stamps | self.copied.read)
+        plain = {str(k): v for k, v in content.items() if "${" not in str(v) and "???" not in str(v)}
+        _COMPOSED[key] = Base(whole, job, plain, stamps | self.copied.read)
         return _COMPOSED[key], values
 
     def _is_value(self, override: Override) -> bool:
@@ -279,13 +289,16 @@ def _stamps(folders: Sequence[Path], choices: Sequence[str]) -> dict[str, Stamp]
 
 
 def _with_own_problem(parsed: list[Override]) -> list[Override]:
-    """Returns overrides with what `problem=file.py:make` stands for."""
-    named = [o for o in parsed if names_function(str(o.input_line)) and not o.is_sweep_override()]
+    """Returns overrides with what `problem=file.py:make` stands for; of several problems the last counts."""
+    chosen = [o for o in parsed if o.key_or_group == "problem" and not o.is_sweep_override()]
+    named = [o for o in chosen if names_function(str(o.input_line))]
     if not named:
         return parsed
+    if chosen[-1] is not named[-1]:
+        return [o for o in parsed if o not in named]
     from mobench.config import named as functions  # torch, and the user's file
 
-    rest = [o for o in parsed if o not in named]
+    rest = [o for o in parsed if o not in chosen]
     own = functions.overrides(str(named[-1].value()), {o.key_or_group for o in rest})
     return [*parsed_overrides(normalise(own)), *rest]
 

@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -208,17 +209,25 @@ def choices(group: str, *extra: Path, alone: bool = False) -> list[str]:
     return sorted(found)
 
 
-def plain(cfg: DictConfig) -> dict[str, Any]:
+def _resolved(value: Any) -> Any:
+    if OmegaConf.is_config(value):
+        return OmegaConf.to_container(value, resolve=True, throw_on_missing=True)
+    return value
+
+
+def plain(cfg: DictConfig, ready: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
     """Returns the resolved configuration, without Hydra's own node, as nested dicts and lists.
+
+    Args:
+        ready: values of keys at the top that are plain already.
 
     Raises:
         ConfigError: an interpolation that cannot be resolved, or a key that is missing or unknown.
     """
     try:
-        out = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+        out = {str(key): ready[str(key)] if key in ready else _resolved(cfg[key]) for key in cfg}
     except OmegaConfBaseException as error:
         raise ConfigError(f"The configuration cannot be resolved: {error}") from error
-    assert isinstance(out, dict)
     keys = [f.name for f in dataclasses.fields(Root)]
     known = [*keys, "experiment"]
     missing = [key for key in keys if key not in out]
@@ -229,10 +238,8 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
     for key in out:
         if key not in keys:
             # a + on the command line adds keys that the schema does not know
-            raise ConfigError(
-                f"{key!s} is unknown; known keys are {', '.join(known)}.{suggest(str(key), known)}"
-            )
-    return {str(k): v for k, v in out.items()}
+            raise ConfigError(f"{key} is unknown; known keys are {', '.join(known)}.{suggest(key, known)}")
+    return out
 
 
 # fields of classes that jobs have stored and that are gone, at the value that is now the only one

@@ -26,9 +26,9 @@ def _config(folder: JobFolder) -> Mapping[str, Any]:
 
 def lost_runs(folder: JobFolder, rows: pd.DataFrame) -> list[str]:
     """Returns a sentence for each kind of lost runs, with what to try. rows: of final.csv."""
-    first = rows[rows["output"] == rows["output"].iloc[0]]
-    if (first["status"] == "done").all():
+    if (rows["status"].to_numpy() == "done").all():
         return []
+    first = rows[rows["output"] == rows["output"].iloc[0]]
     config = _config(folder)
     step = config.get("algorithm", {}).get("step_size")
     now = "" if step is None else f" (it is {step})"

@@ -7,8 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from itertools import accumulate
+from functools import lru_cache, reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,11 +25,11 @@ HALF_PI = 0.5 * math.pi
 
 @lru_cache(maxsize=64)
 def _masks(M: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """The entries (k, i) of an array (M, M-1) with k = i + 1, with k = i, and with k >= i."""
+    """Where objective m holds cos(a_i) and where sin(a_i), both (M, M-1), and the diagonal (M-1, M-1)."""
     with torch.inference_mode(False):
-        k = torch.arange(M, device=device).unsqueeze(1)
-        i = torch.arange(M - 1, device=device).unsqueeze(0)
-        return k == i + 1, k == i, k >= i
+        m = torch.arange(1, M + 1, device=device).unsqueeze(1)
+        i = torch.arange(1, M, device=device).unsqueeze(0)
+        return i <= M - m, i == M - m + 1, torch.eye(M - 1, dtype=torch.bool, device=device)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,35 +93,39 @@ class DTLZ2(Problem):
     def linearize(
         self, x: Float[Tensor, "R P"], batch: Tensor | None = None
     ) -> tuple[Float[Tensor, "R M"], Callable[[], Tensor]]:
-        F, s, radius, cos, sin, heads, tails, t = self._parts(x)
+        F, s, radius, T, cos, sin, t = self._parts(x)
+        has_cos, has_sin, diagonal = _masks(self.M, x.device)
 
         def rows() -> Float[Tensor, "R M P"]:
-            # d/da_i replaces the i-th factor: a quotient by cos(a_i) would fail at the corners. Row k has the
-            # first k cosines, one of them replaced, or all of them and the derivative of the sine behind them
-            below, at, used = _masks(self.M, x.device)
-            cosines = torch.where(below, -sin.unsqueeze(1), heads.unsqueeze(2)).cumprod(1)
-            lasts = torch.where(at, cos.unsqueeze(1), tails.unsqueeze(2))
-            by_angle = (cosines * lasts * used).flip(1)
+            # d/da_i replaces the i-th factor: a quotient by cos(a_i) would fail at the corners.
+            if self.M <= 3:
+                dT = torch.where(has_cos, -sin, torch.where(has_sin, cos, torch.zeros_like(cos)))
+                by_angle = torch.where(diagonal, dT.unsqueeze(-2), T.unsqueeze(-2)).prod(-1)
+            else:  # M^3 factors for each run: running products of cosines, of which all objectives are made
+                one = torch.ones_like(cos[..., :1])
+                factors = torch.where(diagonal, -sin, cos.mT)  # row k: cos a_k, or its derivative
+                heads = torch.cat([one.expand_as(cos), factors.cumprod(1)], dim=1)
+                tails = torch.where(has_sin.flip(0), cos, torch.cat([sin, one], dim=2).mT)
+                by_angle = (heads * tails).flip(1) * (has_cos | has_sin)
             by_others = 2.0 * s.unsqueeze(-1) * t.unsqueeze(1)
             return torch.cat([by_angle * (HALF_PI * radius).unsqueeze(-1), by_others], dim=-1)
 
         return F, rows
 
     def _parts(self, x: Float[Tensor, "R P"]) -> tuple[Tensor, ...]:
-        """f, s (R, M), radius 1 + g (R, 1), cos a and sin a (R, M-1), (1, cos a), (sin a, 1), x - 1/2
-        (others).
+        """f, s (R, M), radius 1 + g (R, 1), factors of s (R, M, M-1), cos a, sin a (R, 1, M-1),
+        x - 1/2 (others).
         """
-        angles = HALF_PI * x[:, : self.M - 1]
+        has_cos, has_sin, _ = _masks(self.M, x.device)
+        angles = (HALF_PI * x[:, : self.M - 1]).unsqueeze(1)
         t = x[:, self.M - 1 :] - 0.5
         cos = angles.cos()
         sin = angles.sin()
-        one = x.new_ones(len(x), 1)
-        heads = torch.cat([one, cos], dim=1)
-        tails = torch.cat([sin, one], dim=1)
+        T = torch.where(has_cos, cos, torch.where(has_sin, sin, torch.ones_like(sin)))
         # factor by factor: the second derivative of `prod` divides by factors, which are 6e-17 at the corners
-        s = (torch.stack(list(accumulate(heads.unbind(1), torch.mul)), dim=1) * tails).flip(1)
+        s = reduce(torch.mul, T.unbind(-1))
         radius = 1.0 + torch.linalg.vecdot(t, t).unsqueeze(-1)
-        return radius * s, s, radius, cos, sin, heads, tails, t
+        return radius * s, s, radius, T, cos, sin, t
 
     def front(self, k: int) -> Float[Tensor, "k M"]:
         """k points of the unit sphere's positive octant.
