@@ -126,6 +126,22 @@ def test_exact_values_and_cg_in_q_steps_are_the_closed_form(
         np.testing.assert_allclose(oracle.exact(x)[r], plain.phi(x[r].numpy()), rtol=1e-12)
 
 
+def test_one_step_of_cg_goes_along_the_right_side(
+    quadratic: BilevelQuadratic, two: tuple[Runs, Tensor]
+) -> None:
+    """With v_0 = 0: v = b <b, b> / <b, H b>; fewer steps are refused."""
+    runs, x = two
+    plain = numpy_of(quadratic)
+    oracle = Hypergradient(quadratic, runs, method="cg", cg_steps=1, inner_steps=3, inner_step=0.4)
+    rows = oracle.at(x, oracle.init(x), 0).jacobian()
+    for r in range(len(runs)):
+        y = plain.inner(x[r].numpy(), np.zeros(Q), 0.4, 3)[-1]
+        b = plain.grad_y_f(x[r].numpy(), y)
+        share = (b * b).sum(1, keepdims=True) / (b @ plain.hyy() * b).sum(1, keepdims=True)
+        wanted = plain.grad_x_f(x[r].numpy(), y) - share * b @ plain.jxy().T
+        np.testing.assert_allclose(rows[r], wanted, rtol=1e-11, atol=1e-11)
+
+
 @pytest.mark.parametrize("D", [1, 4, 16])
 def test_itd_is_the_derivative_of_the_inner_steps(
     quadratic: BilevelQuadratic, two: tuple[Runs, Tensor], D: int

@@ -191,10 +191,11 @@ def test_direction_is_feasible_and_optimal(name: str, domain_name: str) -> None:
 )
 @pytest.mark.parametrize("domain_name", ["adaptive", "simplex"])
 def test_direction_equals_the_primal_solution(name: str, domain_name: str) -> None:
-    """(2.1) by CVXPY in (d, c), without any multiplier."""
+    """(2.1) by CVXPY in (d, c), without any multiplier, is the dual over all multipliers by CVXPY, too."""
     M, options = KINDS[name]
     F, J = random(2, M, seed=1)
     s = solve(FERERO(domain=domain_name, c_g=0.7, c_h=0.5, **options), F, J)
+    dual = solve(FERERO(domain=domain_name, c_g=0.7, c_h=0.5, subproblem="cvxpy", **options), F, J)
     for r in range(2):
         a, total = domain(s, r)
         d = cp.Variable(J.shape[2])
@@ -207,6 +208,7 @@ def test_direction_equals_the_primal_solution(name: str, domain_name: str) -> No
         problem = cp.Problem(cp.Minimize(c + 0.5 * cp.sum_squares(d)), rules)
         problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
         np.testing.assert_allclose(s.d[r], d.value, rtol=0, atol=2e-5)
+        np.testing.assert_allclose(dual.d[r], d.value, rtol=0, atol=2e-5)
         found = certificate(s, r)
         assert found["psi"] == pytest.approx(float(problem.value), abs=1e-8)
 

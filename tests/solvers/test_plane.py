@@ -131,6 +131,19 @@ def test_ferero(G: Tensor, adaptive: bool, own_cone: bool, monkeypatch: pytest.M
     same(*both(monkeypatch, lambda: ferero_dual(program, G, F)))
 
 
+def test_ferero_where_the_equality_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """b' K b falls through the share of the trace of K below which both ways drop the row b."""
+    share = torch.linspace(0.5e-26, 3e-26, R, dtype=F64)
+    rows = torch.eye(2, dtype=F64).repeat(R, 2, 1)[:, :3]
+    rows[:, 2, 0] = (2.0 * share).sqrt()
+    G = torch.eye(2, dtype=F64).repeat(R, 1, 1)
+    F = numbers(R, 2, seed=6).abs()
+    program = Dual(rows, torch.zeros(R, 0, dtype=F64), torch.ones(R, 1, dtype=F64), 1.0, 0.7, True)
+    formula, compiled = both(monkeypatch, lambda: ferero_dual(program, G, F))
+    same(formula, compiled)
+    assert torch.equal(formula.failed, share <= 1e-26)  # only what is kept can be met
+
+
 @pytest.mark.parametrize("L", [1, 2, 9])
 @pytest.mark.parametrize("objectives", [False, True])
 def test_sector(G: Tensor, L: int, objectives: bool, monkeypatch: pytest.MonkeyPatch) -> None:
