@@ -52,7 +52,7 @@ def overrides(choice: str, given: Collection[str]) -> list[str]:
     if path.suffix != ".py":
         problem, code = _made(choice, place, name, None)
     elif path.is_file():
-        found = path.stat()  # a file that has changed is read again
+        found = path.stat()  # a file that has changed is read again, what it imports is not
         problem, code = _made(choice, str(path), name, (found.st_mtime_ns, found.st_size))
     else:
         near = suggest(path.name, sorted(file.name for file in path.parent.glob("*.py")))
