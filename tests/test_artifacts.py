@@ -719,7 +719,7 @@ def test_an_own_check_does_not_pass_because_runs_were_lost() -> None:
     own_check(a, "another", True, rests_on=("other",))
     found = ["inconclusive", "inconclusive", "check passed", "check passed"]
     assert [c.verdict for c in a.claims] == found
-    assert a.claims[0].reason.startswith("Not all runs finished (job: 1 of 2)")
+    assert a.claims[0].reason.startswith("Not all runs finished (job: 1 of 2 did)")
 
 
 def test_an_artifact_is_not_planned_twice(mobench: Run) -> None:

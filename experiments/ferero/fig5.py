@@ -165,7 +165,9 @@ def judge_published(a: Artifact, panel: Panel) -> None:
             ours = {f"task {m + 1}": Mean.finite(panel.alone(measure)[m]) for m in (0, 1)}
             theirs = single_published(panel, measure)
             alone.append(Within(ours, theirs, by, of=f"test {measure}", to="published", digits=".4f"))
-        a.claim("{key}-single-task", AllOf(*alone), rests_on=panel.of("single1", "single2"), **panel.words)
+        # where the items of the former pictures lie was chosen by such losses, so they hold in part at best
+        check = AllOf(*alone).partial_at_best("diagonal" not in panel.data)
+        a.claim("{key}-single-task", check, rests_on=panel.of("single1", "single2"), **panel.words)
     if "ferero" not in panel.jobs:
         return
     points = {measure: panel.points("ferero", measure) for measure in MEASURES}

@@ -254,7 +254,7 @@ class Artifact:
     def _lost(text: Text, used: Mapping[str, JobRows]) -> str:
         """Says which jobs have runs that did not finish; empty if none has, or if the text counts them."""
         lost = [f"{name}: {job.runs}" for name, job in used.items() if not job.complete]
-        return f"Not all runs finished ({', '.join(lost)})" if lost and not text.counts_lost else ""
+        return f"Not all runs finished ({', '.join(lost)} did)" if lost and not text.counts_lost else ""
 
     def _limits(self, text: Text, used: Mapping[str, JobRows], interval: str) -> list[str]:
         """Says what makes a claim partial at best."""

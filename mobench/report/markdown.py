@@ -92,7 +92,7 @@ def papers_markdown(site: Site) -> str:
     lines = [
         (
             f"| paper | artifacts | `make reproduce` ({scales} scale) | kept rows ({kept} scale) "
-            "| each claim once | own checks | command |"
+            "| verdicts, each claim once | own checks | command |"
         ),
         "| --- | ---: | --- | --- | --- | --- | --- |",
     ]
@@ -136,8 +136,8 @@ def count_markdown(site: Site) -> str:
     papers = [paper for paper in site.papers if paper.best]
     return (
         f"**Of {sum(numbers.values())} claims of {len(papers)} papers, {numbers['yes']} hold, "
-        f"{numbers['part']} hold in part, {numbers['no']} do not, and {numbers['skip']} cannot be decided** "
-        "without more data or time.\n"
+        f"{numbers['part']} hold in part, {numbers['no']} do not, and {numbers['skip']} are undecided**: "
+        "too few seeds, other data, a smaller run, or runs that were lost.\n"
     )
 
 

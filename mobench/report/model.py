@@ -29,7 +29,7 @@ class Mark:
 VERDICTS = {
     v.name: v
     for v in (
-        Mark("yes", "reproduced", "✓", "measured, and within the tolerance that was fixed beforehand"),
+        Mark("yes", "reproduced", "✓", "measured, and within its tolerance"),
         Mark("part", "partial", "◐", "a part holds; the reason says which part does not"),
         Mark(
             "no",
