@@ -18,7 +18,6 @@ import copy
 import functools
 import json
 import os
-import pickle
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -113,7 +112,14 @@ class Base:
             content[key] = copy.deepcopy(content[key])
             content[key]._set_parent(found)
         known = {key: value for key, value in self.plain.items() if key not in touched}
-        return found, pickle.loads(pickle.dumps(known))  # noqa: S301  our own; a tenth of the time of deepcopy
+        return found, _copied(known)
+
+
+def _copied(value: Any) -> Any:
+    """Returns a copy of dictionaries and lists of constants; deepcopy takes ten times as long."""
+    if isinstance(value, dict):
+        return {key: _copied(inner) for key, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, list) else value
 
 
 Stamp = tuple[int, int] | None
