@@ -27,7 +27,7 @@ from mobench.problems import VLMOP2
 from mobench.solvers.surrogate import solve_surrogate
 
 Row = tuple[str, str, float, float]
-"""What is measured, in which words, its value and the aim, at most."""
+"""A line of the table: its name, the measurement in words, its value, and the aim that it may not exceed."""
 
 
 def _ms(sample: Sample) -> str:

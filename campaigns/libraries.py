@@ -31,6 +31,11 @@ def native(name: str, u: np.ndarray) -> np.ndarray:
     return u
 
 
+def by_rows(objectives: Callable[[list[float]], list[float]]) -> Map:
+    """Returns the map of points of a library that evaluates one at a time."""
+    return lambda x: np.array([objectives(list(map(float, row))) for row in x])
+
+
 def pymoo(name: str, n: int, M: int) -> Map | None:
     get_problem: Any = import_module("pymoo.problems").get_problem
 
@@ -76,16 +81,13 @@ def jmetalpy(name: str, n: int, M: int) -> Map | None:
         return None
     problem = cls(n, M) if name[:4] == "dtlz" else cls() if name == "vlmop2" else cls(n)
 
-    def values(x: np.ndarray) -> np.ndarray:
-        out = []
-        for row in x:
-            solution = FloatSolution(problem.lower_bound, problem.upper_bound, M, 0)
-            solution.variables = list(map(float, row))
-            problem.evaluate(solution)
-            out.append(list(solution.objectives))
-        return np.array(out)
+    def objectives(row: list[float]) -> list[float]:
+        solution = FloatSolution(problem.lower_bound, problem.upper_bound, M, 0)
+        solution.variables = row
+        problem.evaluate(solution)
+        return list(solution.objectives)
 
-    return values
+    return by_rows(objectives)
 
 
 def platypus(name: str, n: int, M: int) -> Map | None:
@@ -103,16 +105,13 @@ def platypus(name: str, n: int, M: int) -> Map | None:
     if problem.nvars != n:
         return None
 
-    def values(x: np.ndarray) -> np.ndarray:
-        out = []
-        for row in x:
-            solution = library.Solution(problem)
-            solution.variables[:] = list(map(float, row))
-            solution.evaluate()
-            out.append(list(solution.objectives))
-        return np.array(out)
+    def objectives(row: list[float]) -> list[float]:
+        solution = library.Solution(problem)
+        solution.variables[:] = row
+        solution.evaluate()
+        return list(solution.objectives)
 
-    return values
+    return by_rows(objectives)
 
 
 def inspyred(name: str, n: int, M: int) -> Map | None:

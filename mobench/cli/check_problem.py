@@ -1,4 +1,4 @@
-"""Whether a problem of somebody else is ours:  mobench check-problem NAME FILE [OVERRIDE...]
+"""Compares a problem of somebody else with ours:  mobench check-problem NAME FILE [OVERRIDE...]
 
 FILE is a CSV file with columns x_1 ... x_n (in the variables of mobench's problem) and f_1 ... f_M.
 Overrides such as problem.n=10 set the size. The exit code is 0 for the same problem and for an affine map of

@@ -27,7 +27,7 @@ from mobench.errors import ConfigError, MobenchError, suggest
 
 @runtime_checkable
 class OwnProblem(Protocol):
-    """What `mobench.objectives` and `mobench.networks` return."""
+    """A problem that `mobench.objectives` or `mobench.networks` has made."""
 
     functions: Any
 
