@@ -42,15 +42,11 @@ class Alike:
 
 
 def alike(job: Job) -> Alike | None:
-    """Returns some runs that stand for all of a job on its device; None where no two are known to be equal.
-
-    Only problems of the user's own are looked at: rows of the others are kept, and their last digits would
-    change with the number of runs that are computed at once.
-    """
+    """Returns some runs that stand for all of a job on its device; None where no two are known to be equal."""
     problem = job.problem
     if job.algorithm.preferred or job.algorithm.together or job.config.layers:
         return None
-    if "code" not in job.config.problem.arguments or problem.starts_by_preference:
+    if problem.starts_by_preference:
         return None
     # one run may end, or be kept, earlier than its neighbour
     chooses = isinstance(problem, Watched) and problem.stop is not None
