@@ -29,6 +29,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "VLMOP2, 300 runs, every step recorded": (
         "algorithm=mgda",
         "preferences=10",
+        "problem.start.per_preference=true",  # with equal starts, MGDA would train 30 runs for all 300
         f"seeds={list(range(30))}",
         "steps=3000",
     ),
