@@ -42,7 +42,7 @@ class Alike:
 
 
 def alike(job: Job) -> Alike | None:
-    """Returns some runs that stand for all of a job on its device; None where no two are known to be equal."""
+    """Returns runs that stand for all of a job on its device; None where no two are known to be equal."""
     problem = job.problem
     if job.algorithm.preferred or job.algorithm.together or job.config.layers:
         return None
