@@ -3,7 +3,7 @@
 Algorithm 3 with the printed step of the multipliers, a tenth and a hundredth of it, with a tenth and
 normalized weights, and the public image script. That script starts a run again whose test accuracy is below
 0.15 after 1, 2, 4, 6, ... epochs; here such a run ends at the first recorded step where it is, and the next
-seed is the next try.
+seed is the next try. `ferero/full_length` shows two of the variants at the whole length of Figure 5.
 """
 
 from __future__ import annotations
@@ -15,22 +15,27 @@ import numpy as np
 
 from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
+from mobench.artifacts.checks import AllOf, Ordered
 from mobench.artifacts.statistics import finite_mean
 
 from .images import (
     ANGLES,
     COLOURS,
+    MEASURES,
     NOTHING,
     SETS,
+    at_published,
     by_ray,
     draw_points,
     draw_published,
     dress_points,
     on_papers_pictures,
+    pictures_of,
     points_of,
     titled,
 )  # fmt: skip
 
+NAMED = tuple(f"{degrees:g}°" for degrees in ANGLES)
 VARIANTS = {  # name of a job, label and marker
     "printed": ("Algorithm 3, printed gamma", "o"),
     "tenth": ("Algorithm 3, a tenth", "s"),
@@ -43,11 +48,36 @@ VARIANTS = {  # name of a job, label and marker
 @artifact("ferero/screen")
 def screen(a: Artifact) -> None:
     """Test losses of all variants: a panel for each data set."""
+    draw(a)
+
+
+@artifact("ferero/full_length")
+def full_length(a: Artifact) -> None:
+    """Test losses at the length of Figure 5, and whether they are those of Figure 5."""
+    for key, jobs in draw(a).items():
+        with pictures_of(a, key):
+            for name, job in jobs.items():
+                words = {"key": key, "variant": name, "what": VARIANTS[name][0], "name": SETS[key]}
+                points = {measure: only_passed(job, points_of(job, measure)) for measure in MEASURES}
+                a.check("{key}-{variant}-points", at_published(points, SETS[key]), **words)
+                falls, rises = (
+                    dict(zip(NAMED, finite_mean(ends(job)[..., m], 1), strict=True)) for m in (0, 1)
+                )
+                of = "mean test loss of task"
+                order = AllOf(
+                    Ordered(falls, falling=True, of=f"{of} 1", digits=".3f"),
+                    Ordered(rises, of=f"{of} 2", digits=".3f"),
+                )
+                a.check("{key}-{variant}-ordered", order, **words)
+
+
+def draw(a: Artifact) -> dict[str, dict[str, JobRows]]:
+    """Draws a panel for each data set and writes the table; returns the jobs by data set and variant."""
     found = {key: {v: a.jobs[f"{key}_{v}"] for v in VARIANTS if f"{key}_{v}" in a.jobs} for key in SETS}
     shown = {key: jobs for key, jobs in found.items() if jobs}
     if not shown:
         a.note(NOTHING)
-        return
+        return {}
     fig, axes = st.panels(1, len(shown), size=2.6)
     lines = []
     for ax, (key, jobs) in zip(axes[0], shown.items(), strict=True):
@@ -79,6 +109,7 @@ def screen(a: Artifact) -> None:
         "step; both are means over all steps: c_h H of a batch, and B_h J g. Tries: how many seeds, in their "
         "order, until one passes the script's rule. A point of a run that was lost or ended is not drawn."
     )
+    return shown
 
 
 def order_of_ends(shown: Mapping[str, Mapping[str, JobRows]]) -> str:
@@ -115,7 +146,12 @@ def passed(job: JobRows) -> np.ndarray:
 
 def ends(job: JobRows) -> np.ndarray:
     """Returns test losses (preferences, seeds, 2); NaN where a run was lost or ended."""
-    return np.where(passed(job)[..., None], points_of(job, "loss"), np.nan)
+    return only_passed(job, points_of(job, "loss"))
+
+
+def only_passed(job: JobRows, points: np.ndarray) -> np.ndarray:
+    """Returns the points (preferences, seeds, 2) with NaN where a run was lost or ended."""
+    return np.where(passed(job)[..., None], points, np.nan)
 
 
 def means(job: JobRows, term: str) -> np.ndarray:
@@ -137,7 +173,7 @@ def table_lines(shown: str, name: str, job: JobRows) -> list[dict[str, Any]]:
     good = passed(job)
     test = ends(job)
     train = np.where(good[..., None], by_ray(job, "f_1", "f_2"), np.nan)
-    accuracy = np.where(good[..., None], points_of(job, "accuracy"), np.nan)
+    accuracy = only_passed(job, points_of(job, "accuracy"))
     pull, gram = (np.where(good, means(job, term), np.nan) for term in ("pull", "gram"))
     lines = []
     for k, degrees in enumerate(ANGLES):
