@@ -705,9 +705,6 @@ def test_psl_takes_eight_objectives() -> None:
     assert (state["theta"].abs() <= 1).all()
 
 
-# runs of a batch
-
-
 # refusals
 
 
@@ -790,6 +787,3 @@ def test_a_missing_extra_is_one_clear_message(mobench: Run, monkeypatch: pytest.
     for algorithm, names in (("nsga2", "pymoo"), ("psl", "botorch and gpytorch")):
         result = mobench(f"algorithm={algorithm}", "problem=zdt1", "preferences=3", "steps=3", "logger=local")
         result.refused(f"it needs {names}, not installed here; use pip install '.[baselines]'")
-
-
-# whole jobs
