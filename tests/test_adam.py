@@ -15,7 +15,6 @@ from torch import Tensor, nn
 import mobench
 from mobench.algorithms.mgda import MGDA
 from mobench.core import adam
-from mobench.core.random import seed_for
 from mobench.errors import CompatibilityError, ConfigError, MobenchError
 from mobench.jobs import run as runner
 from mobench.jobs.rows import finish
@@ -107,19 +106,6 @@ def network(**options: Any) -> Any:
         return (outputs - batch[1]).square().mean(0)
 
     return mobench.networks(make, loss, data, execution="vmap", **options), data, loss
-
-
-def test_networks_train_by_adam() -> None:
-    problem, data, loss = network()
-    rows = mobench.run(
-        problem=problem, algorithm="mgda", steps=15, **QUICK, **ADAM, **{"algorithm.step_size": 0.02}
-    )
-    start = problem.functions.module(seed_for(0, problem="network", use="start"))
-    optimizer = mobench.Balanced(torch.optim.Adam(start.parameters(), lr=0.02), "mgda")
-    for _ in range(15):
-        optimizer.step(loss(start(data[0]), data))
-    flat = torch.cat([p.detach().reshape(-1) for p in start.parameters()])
-    torch.testing.assert_close(iterates(rows)[0], flat, rtol=0, atol=1e-9)
 
 
 def test_a_run_is_the_same_alone_and_with_steps_of_its_own() -> None:

@@ -133,30 +133,6 @@ def test_point_parts_and_products(which: int) -> None:
     assert point.state == ({} if which == 0 else {"a": point.x})
 
 
-def test_graph_point_works_where_gradients_are_switched_off() -> None:
-    """The loop runs under no_grad."""
-    v = torch.ones(4, 3, dtype=FLOAT)
-    for first in ("values", "jacobian", "vjp", "jvp", "gramian", "hvp"):
-        inside = points()[0]
-        outside = points()[0]
-        for request in (first, "jacobian", "jvp", "hvp"):
-            arguments: dict[str, tuple[Tensor, ...]] = {"vjp": (v[:, :2],), "jvp": (v,), "hvp": (v[:, :2], v)}
-            with torch.no_grad():
-                answer = getattr(inside, request)(*arguments.get(request, ()))
-            np.testing.assert_allclose(
-                answer, getattr(outside, request)(*arguments.get(request, ())), atol=1e-14
-            )
-            assert not answer.requires_grad
-
-
-def test_pull_before_and_after_rows_agrees() -> None:
-    point = points()[0]
-    other = points()[0]
-    w = torch.ones(4, 2, dtype=FLOAT)
-    other.jacobian()
-    np.testing.assert_allclose(point.vjp(w), other.vjp(w), rtol=0, atol=1e-14)
-
-
 def test_rows_are_made_once_and_only_on_request() -> None:
     calls = []
 
@@ -439,14 +415,6 @@ def test_last_and_mean() -> None:
 
 
 # the loop
-
-
-def test_an_iterate_that_overflows_is_frozen_at_its_last_finite_value() -> None:
-    runs = runs_of(VLMOP, 3, 1)
-    algorithm = LS(step_size=10.0)
-    state, path = advance(algorithm, VLMOP, Faulty(Exact(VLMOP, runs), "overflow", 1, 4), runs, 8)
-    assert state["alive"].tolist() == [True, False, True]
-    assert torch.equal(path[1, 4:], path[1, 4:5].expand(5, -1))
 
 
 def test_a_run_that_rests_does_not_wake_up() -> None:

@@ -7,24 +7,20 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
 import pytest
 import torch
-from hydra.utils import instantiate
-from omegaconf import OmegaConf
 from torch import Tensor
 
-from mobench.core import Problem, Runs
+from mobench.core import Runs
 from mobench.core.preferences import resolve
 from mobench.errors import ConfigError
 from mobench.oracles import Exact, Minibatch
 from mobench.problems import PLS, ConstrainedGaussian, LeastSquares
 
-CONF = Path(__file__).parents[1] / "conf" / "problem"
 F64 = torch.float64
 
 
@@ -41,11 +37,6 @@ def autodiff(fn: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     out = fn(leaf)
     rows = [torch.autograd.grad(out[:, k].sum(), leaf, retain_graph=True)[0] for k in range(out.shape[1])]
     return torch.stack(rows, 1)
-
-
-def build(name: str) -> tuple[Any, Any]:
-    config = OmegaConf.load(CONF / f"{name}.yaml")
-    return config, instantiate(config)
 
 
 # --- the noisy variable: values and samples -----------------------------------------------------------------
@@ -65,19 +56,6 @@ def gaussian(request: pytest.FixtureRequest) -> ConstrainedGaussian:
 
 def points() -> Tensor:
     return torch.linspace(-2.0, 2.0, 9, dtype=F64).unsqueeze(1)
-
-
-def test_expectations_are_integrals_of_the_sample(gaussian: ConstrainedGaussian) -> None:
-    """Gauss-Hermite with 8 nodes is exact for polynomials of degree 15;
-    the mean over the nodes is a weighted batch.
-    """
-    nodes, weights = np.polynomial.hermite_e.hermegauss(8)
-    x = points()
-    total = torch.zeros(len(x), gaussian.n_objectives + 2, dtype=F64)
-    for node, weight in zip(nodes, weights / weights.sum(), strict=True):
-        e = torch.full((len(x), 1), math.sqrt(gaussian.variance) * node, dtype=F64)
-        total += weight * gaussian.values(x, e)
-    torch.testing.assert_close(gaussian.values(x), total, rtol=1e-12, atol=1e-12)
 
 
 def test_values_by_hand(gaussian: ConstrainedGaussian) -> None:
@@ -448,40 +426,6 @@ def test_without_channel_errors_nothing_is_random() -> None:
     assert error.max() < 1e-7
 
 
-# --- beamforming: invariances -------------------------------------------------------------------------------
-
-
-def test_phases_of_the_columns_do_not_matter(beams: PLS) -> None:
-    x = beamformers(beams)
-    n = beams.antennas
-    m = beams.users
-    phase = torch.exp(1j * torch.linspace(0.3, 5.0, 5 * m, dtype=F64).view(5, m, 1))
-    w = torch.complex(*x.view(5, 2, m, n).unbind(1)) * phase
-    turned = torch.stack([w.real, w.imag], 1).view(5, -1)
-    batch = beams.draw(keys_of(5), "batch0", 0, 4)
-    for b in (None, batch):
-        torch.testing.assert_close(beams.values(turned, b), beams.values(x, b), rtol=1e-12, atol=1e-13)
-
-
-@pytest.mark.parametrize("name", ["paper", "other"])
-def test_swapping_two_users_swaps_their_values(name: str) -> None:
-    p = BEAMS[name]
-    n = p.antennas
-    m = p.users
-    swap = [1, 0, *range(2, m)]
-    x = beamformers(p)
-    mirrored = x.view(5, 2, m, n)[:, :, swap].reshape(5, -1)
-    other = p.with_channels(p.channels[:, [*swap, m]])
-    order = [*swap, *(m + i for i in swap)]
-    batch = p.draw(keys_of(5), "batch0", 0, 4)
-    swapped = batch.view(5, 4, m + 1, 2 * n)[:, :, [*swap, m]].reshape(batch.shape)
-    for a, b in ((None, None), (batch, swapped)):
-        torch.testing.assert_close(
-            other.values(mirrored, b), p.values(x, a)[:, order], rtol=1e-12, atol=1e-13
-        )
-    torch.testing.assert_close(other.ideal_point, p.ideal_point[swap])
-
-
 # --- beamforming: instances ---------------------------------------------------------------------------------
 
 
@@ -541,17 +485,6 @@ def test_an_instance_per_run_must_be_bound() -> None:
         p.bind(runs_of(2)).values(x)
     with pytest.raises(ConfigError, match="expected"):
         p.with_channels(torch.zeros(1, 2, 4, dtype=F64))
-
-
-def test_starts_are_normal_and_keyed_by_seed() -> None:
-    p = PLS()
-    runs = Runs.product(resolve(2, 2), list(range(500)))
-    x = p.initial(runs)
-    assert torch.equal(x[:500], x[500:])
-    assert abs(x[:500].std().item() - 0.5) < 0.02
-    assert torch.equal(p.initial(runs.take([17]))[0], x[17])
-    with pytest.raises(ConfigError, match="needs the keys scale"):
-        PLS(start={"kind": "normal"})
 
 
 @pytest.mark.parametrize(
@@ -632,20 +565,3 @@ def test_the_front_under_caps_is_the_part_that_keeps_them() -> None:
 def test_cap_refusals(caps: list[float | None], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         LeastSquares(caps=caps)
-
-
-# --- configuration files ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["constrained_gaussian", "pls"])
-def test_the_yaml_file_states_the_class_defaults(name: str) -> None:
-    config, built = build(name)
-    default = type(built)()
-    fields = {f.name for f in dataclasses.fields(default) if f.init}
-    assert set(config) - {"_target_"} == fields
-    for key in fields - {"start"}:
-        assert getattr(built, key) == getattr(default, key), key
-    start = {k: v for k, v in dict(built.start).items() if k != "per_preference"}
-    assert start == dict(default.start)
-    assert built.citation
-    assert isinstance(built, Problem)

@@ -4,11 +4,9 @@ bookkeeping.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 import pytest
 import torch
@@ -18,14 +16,13 @@ from mobench.algorithms.csmoo import CSMOO1, CSMOOBasic, conditions
 from mobench.algorithms.csmoo2 import CSMOO2
 from mobench.algorithms.penalty_sgd import PenaltySGD
 from mobench.core import Algorithm, Oracle, Point, Runs, Spec, TablePoint, loop
-from mobench.core.random import counter_indices, generator
+from mobench.core.random import generator
 from mobench.core.sets import Box
 from mobench.errors import ConfigError
 from mobench.jobs import extremes
 from mobench.oracles import EMA, Exact, Minibatch
 from mobench.oracles.exact import problem_spec
 from mobench.problems import PLS, ConstrainedGaussian, LeastSquares, pls
-from tests.conftest import Run
 from tests.test_csmoo import F64, LAST, follow, runs_of
 
 GAUSSIAN = ConstrainedGaussian()
@@ -144,26 +141,6 @@ def test_weights_of_the_samples() -> None:
         np.testing.assert_allclose(Found[-1], np.einsum("t,trkp->rkp", weight, A), rtol=0, atol=1e-13)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chosen(LeastSquares):
-    """Its samples are those that the clients of a federation would draw."""
-
-    clients: tuple[int, ...] = (64, 64, 64, 64)
-    per_client: int = 3
-
-    def draw(self, keys: Tensor, stream: str, t: int, size: int) -> Tensor:
-        first = np.cumsum([0, *self.clients])
-        parts = [
-            first[c] + counter_indices(keys, f"client{c}", t, self.per_client, n)
-            for c, n in enumerate(self.clients)
-        ]
-        return torch.cat(parts, 1)
-
-    @property
-    def name(self) -> str:
-        return "least_squares"
-
-
 # noise-free limits
 
 
@@ -185,91 +162,6 @@ def test_without_noise_the_optimum_is_reached() -> None:
     assert (state["theta"][:, 0] - x).abs().max() < 0.01
     assert max(gaps[-50:]) < 0.01
     assert max(gaps[-50:]) < 0.3 * max(gaps[100:150]) < 0.1 * max(gaps[:20])
-
-
-def test_blocks_lead_to_the_same_point() -> None:
-    """f2: one block is the plain form exactly; several converge to the optimum that CVXPY finds,
-    if all are solved for.
-    """
-    algorithm: Algorithm = CSMOO1(step_size=0.8, step_decay=0.6)
-    cap = 0.22
-    problem = LeastSquares(n=4, samples=40, caps=(None, cap))
-    runs = runs_of([[0.8, 0.2]], [0])
-    theta = problem.initial(runs)
-    T = 120
-    plain = follow(noise_free(runs, problem, decay=0.51), algorithm, theta, runs, T)
-    one = noise_free(runs, problem, decay=0.51, blocks=1, block_rule="random", block_rho="per_block")
-    np.testing.assert_array_equal(follow(one, algorithm, theta, runs, 40).x, plain.x[:, :41])
-    x, V, active = solve_least_squares(problem, [0.8, 0.2], [None, cap])
-    assert active > 1e-3
-    np.testing.assert_allclose(plain.x[0, -1], x, rtol=0, atol=2e-3)
-    for options, solve in (
-        ({"blocks": 2, "block_rho": "per_block"}, "full"),
-        ({"blocks": 2, "block_rule": "random"}, "full"),
-        ({"blocks": 4, "block_rho": "per_block", "block_move": "all"}, "full"),
-    ):
-        oracle = noise_free(runs, problem, decay=0.51, **options)
-        path = follow(oracle, replace(algorithm, block_solve=solve), theta, runs, T)
-        end = torch.from_numpy(path.x[:, -1])
-        assert abs(value(runs, end, problem).item() - V) < 1e-3, options
-        assert problem.values(end)[0, 2] < 3e-3
-        np.testing.assert_allclose(path.x[0, -1], x, rtol=0, atol=0.01)
-    # surrogates over one block only: a point that no block alone improves, which need not be the optimum
-    oracle = noise_free(runs, problem, decay=0.51, blocks=2, block_rho="per_block")
-    path = follow(oracle, algorithm, theta, runs, T)
-    end = path.x[0, -1]
-    reached = value(runs, torch.from_numpy(path.x[:, -1]), problem).item()
-    assert V - 1e-9 < reached < V + 0.02
-    for kept in (slice(0, 2), slice(2, 4)):
-        _, least, _ = solve_least_squares(problem, [0.8, 0.2], [None, cap + 1e-6], fixed=(kept, end[kept]))
-        assert abs(reached - least) < 1e-4
-
-
-def solve_least_squares(
-    problem: LeastSquares,
-    w: list[float],
-    caps: list[float | None],
-    fixed: Any = None,
-) -> tuple[np.ndarray, float, float]:
-    """x, V and the largest multiplier of a cap of  min max_m w_m (f_m - z_m)  s.t. f_m <= cap_m."""
-    d = problem.data()
-    v = cp.Variable(problem.n)
-    y = cp.Variable()
-    z = problem.ideal_point.numpy()
-    f = [
-        cp.sum_squares(d.A[:, m].numpy() @ v - d.b[:, m].numpy()) / (2 * problem.samples)
-        for m in range(len(w))
-    ]
-    objectives = [w[m] * (f[m] - z[m]) <= y for m in range(len(w))]
-    limits = [f[m] <= cap for m, cap in enumerate(caps) if cap is not None]
-    rules = [*objectives, *limits] + ([] if fixed is None else [v[fixed[0]] == fixed[1]])
-    V = cp.Problem(cp.Minimize(y), rules).solve(solver=cp.CLARABEL)
-    return v.value, float(V), max([np.asarray(c.dual_value).item() for c in limits], default=0.0)
-
-
-def test_rate_of_the_averages_under_the_schedule_of_theorem_1() -> None:
-    """f3 on [1e2, 1e3]: the mean squared error of the estimates over 200 runs falls like a power of t, at
-    most -0.4.
-
-    The theorem needs bounded differences of x only; the baseline has them too and costs a tenth. CSMOO-2 by
-    hand, on the whole range [1e2, 1e4] of the specification: slopes -0.51 to -0.53, one infeasible surrogate
-    in 2e6.
-    """
-    algorithm = PenaltySGD(variant="prox", step_size=2.0, step_offset=16.0, step_decay=0.75)  # 2/(t+16)^.75
-    runs, theta = grid((0.4,), (0.5,), tuple(range(200)))
-    oracle = noisy(runs, decay=0.5, scale=4.0, offset=16.0)
-    assert oracle.rho(0) == 1.0
-    assert oracle.rho(84) == 0.4
-    errors = []
-
-    def see(t: int, s: dict[str, Any], point: Point) -> None:
-        errors.append((point.values() - oracle.exact(point.x)).square().mean(0))
-
-    state = loop.start(oracle, algorithm, LAST, theta, runs, 1000)
-    loop.advance(oracle, algorithm, LAST, state, 1000, see)
-    t = np.log(np.arange(100, 1000))
-    slopes = [np.polyfit(t, np.log(torch.stack(errors)[100:, k].numpy()), 1)[0] for k in range(4)]
-    assert max(slopes) <= -0.4, slopes
 
 
 # where iterates may be
@@ -328,17 +220,6 @@ def test_csmoo1_is_the_basic_form_while_surrogates_are_feasible() -> None:
         assert np.array_equal(a.x[r, first], a.x[r, first + 1])
         assert np.array_equal(a.y[r, first], a.y[r, first + 1])
         assert not np.array_equal(b.x[r, first], b.x[r, first + 1])
-
-
-def test_a_huge_penalty_from_a_feasible_start_follows_csmoo1() -> None:
-    """f8, second half."""
-    runs, theta = grid((0.2, 0.45, 0.6), (0.1, 0.5, 0.9))
-    a, b = (
-        follow(noise_free(runs), algorithm, theta, runs, 80) for algorithm in (CSMOO1(), CSMOO2(beta=1e4))
-    )
-    assert not a.infeasible.any()
-    assert np.abs(a.x - b.x).max() < 1e-2
-    assert np.abs(a.y[..., 0] - b.y[..., 0]).max() < 1e-2
 
 
 # fixed points
@@ -400,63 +281,6 @@ def test_the_penalty_is_exact_above_the_multiplier_and_not_below() -> None:
         assert abs(end - x[np.argmin(V + beta * g)]) < 5e-3, (beta, end)
     assert ends[0.0] > ends[0.15] + 0.01 > END + 0.02
     assert abs(ends[0.3] - END) < 5e-3
-
-
-def test_order_of_the_ideal_points() -> None:
-    """f10."""
-    for M in (2, 3):
-        feasible, analytic = (
-            ConstrainedGaussian(objectives=M, ideal=kind) for kind in ("feasible", "analytic")
-        )
-        low, high = feasible.feasible_set
-        f = feasible.values(torch.linspace(low, high, 1001, dtype=F64)[:, None])[:, :M]
-        assert (feasible.ideal_point <= f + 1e-12).all()
-        assert (analytic.ideal_point <= feasible.ideal_point).all()
-        w = torch.tensor([[0.2] * (M - 1) + [1 - 0.2 * (M - 1)]], dtype=F64)
-        for problem in (feasible, analytic):
-            assert problem.optimum(w)[1].item() >= 0
-
-
-# symmetry
-
-
-@dataclass(frozen=True, kw_only=True)
-class Swapped(PLS):
-    """Users 1 and 2 and their random numbers exchanged."""
-
-    def draw(self, keys: Tensor, stream: str, t: int, size: int) -> Tensor:
-        e = super().draw(keys, stream, t, size).view(len(keys), size, 3, 4)
-        return e[:, :, [1, 0, 2]].reshape(len(keys), size, 12)
-
-    def initial(self, runs: Runs) -> Tensor:
-        return exchange(super().initial(runs))
-
-    @property
-    def name(self) -> str:
-        return "pls"
-
-
-def exchange(x: Tensor) -> Tensor:
-    return x.view(-1, 2, 2, 2)[:, :, [1, 0]].reshape(x.shape)
-
-
-@pytest.mark.parametrize(
-    "algorithm", [CSMOO1(tau=0.055), CSMOO2(tau=0.055, beta=10.0), PenaltySGD(beta=10.0)]
-)
-def test_exchanged_users_give_exchanged_results(algorithm: Algorithm) -> None:
-    """f12."""
-    problem = PLS()
-    other = Swapped().with_channels(problem.channels[:, [1, 0, 2]])
-    assert not torch.equal(other.channels, problem.channels)
-    runs = runs_of([[0.3, 0.7]], [2])
-    mirrored = runs_of([[0.7, 0.3]], [2])
-    a = follow(noisy(runs, problem, 4), algorithm, problem.initial(runs), runs, 60)
-    b = follow(noisy(mirrored, other, 4), algorithm, other.initial(mirrored), mirrored, 60)
-    np.testing.assert_allclose(exchange(torch.from_numpy(a.x[0])), b.x[0], rtol=0, atol=1e-9)
-    np.testing.assert_allclose(a.y, b.y, rtol=0, atol=1e-9)
-
-
-# runs of a batch
 
 
 # the ideal point of extreme runs
@@ -528,34 +352,6 @@ def test_conditions_name_what_is_broken() -> None:
         for line, word in zip(lines, words, strict=True):
             assert word in line
     assert conditions(Minibatch(GAUSSIAN, runs).spec, 0.9, "X") == []
-
-
-QUICK = (
-    "problem=constrained_gaussian",
-    "oracle=ema",
-    "preferences=2",
-    "seeds=[0]",
-    "steps=3",
-    "logger=local",
-)
-
-
-def test_broken_exponents_are_said_once(mobench: Run) -> None:
-    result = mobench(*QUICK, "algorithm=csmoo1")
-    assert result.code == 0
-    assert "warning" not in result.err
-    result = mobench(*QUICK, "algorithm=csmoo2", "algorithm.step_decay=0.9")
-    assert result.code == 0
-    assert result.err.count("2b - a") == 2  # in one line: its value and the condition
-    assert len([line for line in result.err.splitlines() if line.startswith("warning:")]) == 1
-    result = mobench(*QUICK, "algorithm=penalty_sgd", "algorithm.step_decay=0.4", "oracle.decay=1.2")
-    lines = [line for line in result.err.splitlines() if line.startswith("warning:")]
-    rule = re.compile(r"0\.5 < . <?=? ?1|2b - a > 1")
-    assert [rule.search(line).group()[:9] for line in lines] == [  # type: ignore[union-attr]
-        "0.5 < b <",
-        "0.5 < a <",
-        "2b - a > ",
-    ]
 
 
 def test_the_first_step_is_a_share_of_the_way() -> None:

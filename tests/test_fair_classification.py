@@ -9,12 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from mobench.core import Runs
-from mobench.core.preferences import spread
 from mobench.data import patients as data
 from mobench.data.patients import patients
 from mobench.errors import ConfigError
-from mobench.oracles import Exact
 from mobench.problems import FairClassification
 from tests.test_problems import dominated
 
@@ -43,22 +40,6 @@ def test_the_data_are_scikit_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(
         found.train.x[:, :-1].mean(0), torch.zeros(10, dtype=FLOAT), rtol=0, atol=1e-12
     )
-
-
-@pytest.mark.parametrize("p", CASES, ids=IDS)
-def test_derivatives_are_those_of_differences(p: FairClassification) -> None:
-    runs = Runs.product(spread(2, p.n_objectives), [0, 1])
-    point = Exact(p, runs).at(p.initial(runs), {}, 0)
-    w = spread(4, p.n_objectives)
-    rng = torch.Generator().manual_seed(0)
-    v = torch.randn(4, p.dim, generator=rng, dtype=FLOAT)
-    h = 1e-6
-    ahead, behind = (Exact(p, runs).at(point.x + sign * h * v, {}, 0) for sign in (1.0, -1.0))
-    slope = (ahead.values() - behind.values()) / (2 * h)
-    torch.testing.assert_close(point.jvp(v), slope, rtol=1e-6, atol=1e-8)
-    curve = (ahead.vjp(w) - behind.vjp(w)) / (2 * h)
-    torch.testing.assert_close(point.hvp(w, v), curve, rtol=1e-6, atol=1e-8)
-    torch.testing.assert_close(p.values(point.x), point.values())
 
 
 def test_without_a_penalty_it_is_scikit_learns_regression() -> None:

@@ -28,7 +28,7 @@ from mobench.config import compose
 from mobench.core import Algorithm, Free, Problem, Runs, Spec, Weighting, loop
 from mobench.core.algorithm import Context
 from mobench.core.compatibility import check
-from mobench.core.federated import LocalBatch, ObjectivesAsClients
+from mobench.core.federated import LocalBatch
 from mobench.core.oracle import Oracle, Transformed, slope
 from mobench.core.output import make_output
 from mobench.core.preferences import resolve, spread
@@ -167,19 +167,6 @@ def test_gradients_are_those_of_autograd_and_of_a_module() -> None:
     low = net.gradients(theta.float(), x.float(), labels, weight.float())
     assert low[0].dtype == low[1].dtype == torch.float32
     close(low[1].double(), rows, 1e-5)
-
-
-def test_padding_has_no_weight() -> None:
-    net, theta, x, labels = networks()
-    weight = torch.tensor([0.25] * 4 + [0.0] * 3, dtype=F64).repeat(3, 1)
-    padded = net.gradients(theta, x, labels, weight)
-    alone = net.gradients(theta, x[:, :4], labels[:, :4], weight[:, :4])
-    for a, b in zip(padded, alone, strict=True):
-        close(a, b, 1e-14)
-    for k in range(3):  # the mean over the four
-        mean = plain_loops.mlp_loss_and_grad(theta[k].numpy(), x[k, :4].numpy(), labels[k, :4].numpy(), 5, 10)
-        assert abs(mean[0] - float(alone[0][k])) < 1e-13
-        np.testing.assert_allclose(alone[1][k].numpy(), mean[1], atol=1e-14)
 
 
 def test_columns_leave_out_inputs_that_are_zero() -> None:
@@ -344,16 +331,6 @@ def test_trajectories_with_other_losses_of_clients(name: str, loss: str, batched
     assert min(apart) > 1e-3  # not the losses met on the way
 
 
-def test_methods_differ() -> None:
-    """What agrees above agrees because of the method, not because all of them are the same here."""
-    runs = uniform(0)
-    last = {}
-    for name, method in METHODS.items():
-        last[name] = advance(LocalSteps(tiny("partial"), runs, ETA, TAU), method.algorithm, runs, 3)[0][0, -1]
-    for a, b in itertools.combinations(last, 2):
-        assert (last[a] - last[b]).abs().max() > 1e-5, (a, b)
-
-
 # --- server steps on made-up rounds -------------------------------------------------------------------------
 
 
@@ -423,17 +400,6 @@ def test_fedfv_where_gradients_cancel() -> None:
     assert float(torch.linalg.vector_norm(d, dim=1).max()) < 1e-6
 
 
-def test_fedfv_external_conflicts_start_in_their_round() -> None:
-    F, J = round_of(0, 3, R=40)
-    never, later = (
-        [server_step(FedFV(alpha=1.0, external_from=n), F, J, t) for t in range(4)] for n in (0, 3)
-    )
-    assert torch.equal(never[0], never[3])
-    assert torch.equal(never[1], later[1])
-    assert not torch.equal(never[2], later[2])
-    assert torch.equal(later[2], later[3])
-
-
 @pytest.mark.parametrize("rule", ["models", "normalized"])
 @pytest.mark.parametrize("epsilon", [0.0, 0.03, 0.2, 1.0])
 def test_fedmgda_on_conflicts(epsilon: float, rule: str) -> None:
@@ -453,27 +419,6 @@ def test_qffl_on_made_up_rounds(q: float) -> None:
     )
     F[1, 0] = 0.0  # has no power q - 1
     assert server_step(QFFL(step_size=ETA, q=q), F, J).isfinite().all()
-
-
-def test_preferences_stay_a_factor_of_the_weights() -> None:
-    """With uniform ones the step size takes it back; others matter."""
-    F, _ = round_of(5)
-    w = spread(6, 5)
-    ctx = context(w)
-    worst = (w * F).argmax(1)
-    stch = (w * F / 0.05).exp()
-    stch = w * stch / stch.sum(1, keepdim=True)
-    onehot = torch.nn.functional.one_hot(worst, 5)
-    start = [(OMDTCH(), w / 5), (OMDTCH(mirror="eg"), w / 5)]
-    for algorithm, weights in [(LS(), w), (TCH(), w * onehot), (STCH(mu=0.05), stch), *start]:
-        torch.testing.assert_close(
-            algorithm.weights(F, None, algorithm.init(ctx), 0)[0], weights, rtol=1e-12, atol=0
-        )
-    lam = (0.7 * w * F).exp()
-    eg = OMDTCH(mirror="eg", lambda_step=0.7)
-    _, state, _ = eg.weights(F, None, eg.init(ctx), 0)
-    found, _, _ = eg.weights(F, None, state, 1)
-    torch.testing.assert_close(found, w * lam / lam.sum(1, keepdim=True), rtol=1e-12, atol=0)
 
 
 # --- executions ---------------------------------------------------------------------------------------------
@@ -574,27 +519,6 @@ def test_steps_by_products_of_images_are_steps_by_gradients(
         np.testing.assert_allclose(points["batched"].jacobian()[r].numpy(), local.g, rtol=0, atol=1e-12)
 
 
-def test_products_of_images_are_for_few_images_and_several_steps_on_all_of_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    taken = []
-    descent = MLP.descent
-    runs = uniform(0)
-    monkeypatch.setattr(MLP, "descent", lambda *given: taken.append(1) or descent(*given))
-
-    def used(local_steps: int = 2, batch_size: int | None = None, **options: Any) -> bool:
-        taken.clear()
-        p = tiny(**options)
-        LocalSteps(p, runs, ETA, local_steps, batch_size=batch_size).at(p.initial(runs), {}, 0)
-        return bool(taken)
-
-    assert used()
-    assert not used(local_steps=1)
-    assert not used(batch_size=21)
-    assert not used(train_size=600)  # 120 images of 49 pixels
-    assert not used(execution="loop")
-
-
 def test_the_faster_execution_is_chosen_and_named() -> None:
     assert tiny().strategy(CPU) == "batched"
     assert tiny(train_size=1437, clients=4, rotations=[0] * 4, shrink=1).strategy(CPU) == "batched"
@@ -663,24 +587,6 @@ def test_one_step_on_all_data_is_the_gradient(problem: str, loss: str) -> None:
     point = LocalSteps(p, runs, local_step=0.03, local_steps=1, client_loss=loss).at(theta, {}, 0)
     close(point.F, F, 1e-12)
     close(point.jacobian(), J, 1e-12)
-
-
-def test_the_default_gradient_reads_each_objective_at_its_own_point() -> None:
-    p, runs, pieces = quadratics()
-    y = torch.randn(4, 3, 4, dtype=F64, generator=torch.Generator().manual_seed(0))
-    clients = ObjectivesAsClients(p)
-    F, rows = clients.local_gradients(y)
-    for r, (m, (H, z, least)) in itertools.product(range(4), enumerate(pieces)):
-        f, g = plain_loops.quadratic_loss_and_grad(y[r, m].numpy(), H, z, least)
-        np.testing.assert_allclose(float(F[r, m]), f, rtol=1e-12)
-        np.testing.assert_allclose(rows[r, m].numpy(), g, rtol=0, atol=1e-12)
-    assert not F.requires_grad
-    assert not rows.requires_grad
-    assert LocalSteps(p, runs).sizes is None
-    with pytest.raises(NotImplementedError, match="LeastSquares does not divide samples among clients"):
-        clients.local_gradients(
-            y, LocalBatch(torch.zeros(4, 3, 1, dtype=torch.int64), torch.ones(4, 3, dtype=torch.int64))
-        )
 
 
 @pytest.mark.parametrize(
@@ -771,24 +677,6 @@ def test_samples_are_a_function_of_seed_client_and_round() -> None:
         tiny(train_size=300, shrink=7, rotations=[0] * M),
     ):
         assert drawn(LocalSteps(other, runs, ETA, 6, batch_size=7), 2, 2) == straight[2][2]
-
-
-def test_the_adaptive_average_of_falling_losses_is_the_last_iterate_seen() -> None:
-    runs = uniform(0, 25)
-    seen = []
-    algorithm = OMDTCH(step_size=M * ETA, lambda_step=0.1, outputs=["adaptive", "mean", "last"])
-    oracle = LocalSteps(tiny(), runs, ETA, 2)
-    rules = {name: make_output(name) for name in algorithm.outputs}
-    state = loop.start(oracle, algorithm, rules, tiny().initial(runs), runs, 6)
-    state = loop.advance(
-        oracle, algorithm, rules, state, 6, lambda t, s, q: seen.append((s["theta"].clone(), q.F))
-    )
-    F = torch.stack([f for _, f in seen])
-    assert (F[1:] < F[:-1]).all()
-    answers = loop.finals(rules, state)
-    torch.testing.assert_close(answers["adaptive"], seen[-1][0], rtol=0, atol=1e-12)
-    assert (answers["adaptive"] - answers["last"]).abs().max() > 1e-3
-    torch.testing.assert_close(answers["mean"], torch.stack([x for x, _ in seen]).mean(0), rtol=0, atol=1e-12)
 
 
 # --- PropFair and transformed oracles -----------------------------------------------------------------------
@@ -1010,12 +898,6 @@ def test_an_evaluation_is_remembered_for_the_same_tensor_only(monkeypatch: pytes
     assert len(calls) == 5
 
 
-def test_the_ideal_point_is_zero() -> None:
-    ideal = tiny().ideal_point
-    assert ideal.dtype == F64
-    assert torch.equal(ideal, torch.zeros(M, dtype=F64))
-
-
 # --- jobs ---------------------------------------------------------------------------------------------------
 
 SMOKE = ("protocol=federated", "scale=smoke", "logger=local")
@@ -1106,23 +988,6 @@ def test_a_job_and_its_facts(mobench: Run) -> None:
     assert not {"data_root", "execution", "max_batch_runs"} & set(meta["identity"]["problem"])
 
 
-def test_facts_of_partial_clients() -> None:
-    p = tiny("partial")
-    shares = partition(
-        load_images("digits", ""), "partial", M, classes_per_client=2, seed=25, train_size=300, test_size=150
-    )
-    facts = p.facts(uniform(0, 25))
-    assert (
-        facts["partition_sha256"]["25"]
-        == shares.digest
-        == tiny("partial").facts(uniform(25))["partition_sha256"]["25"]
-    )
-    assert facts["train_size"]["25"] == [len(i) for i in shares.train] == p.client_sizes(uniform(0, 25))[1]
-    held = {c for classes in shares.classes for c in classes}
-    assert facts["classes_held"]["25"] == len(held)
-    assert facts["partition_sha256"]["0"] != tiny().facts(uniform(0))["partition_sha256"]["0"]
-
-
 def test_recorded_losses_are_those_of_the_clients(tmp_path: Path) -> None:
     """Under PropFair too, where the method sees another function of them;
     with and without record.evaluate.
@@ -1146,29 +1011,9 @@ def test_recorded_losses_are_those_of_the_clients(tmp_path: Path) -> None:
         assert (folder.final()["below_threshold"] == 0.0).all()
 
 
-def test_propfair_on_a_problem_without_clients(tmp_path: Path) -> None:
-    config = composed(
-        "problem=least_squares", "algorithm=propfair", "preferences=2", "steps=4", "logger=local"
-    )
-    config = changed(config, {"algorithm.step_size": 0.2})
-    folder = JobFolder(run_job(config, tmp_path).folder)
-    job = make_job(config)
-    x = job.problem.initial(job.runs)
-    fn = PropFair().transform
-    history = folder.history()
-    for t in range(5):
-        found = history[history["step"] == t][["f_1", "f_2"]].to_numpy()
-        np.testing.assert_allclose(found, job.problem.values(x).numpy(), rtol=1e-12)
-        leaf = x.clone().requires_grad_(True)
-        (job.runs.weights * fn(job.problem.values(leaf))).sum().backward()
-        x = x - 0.2 * leaf.grad
-    assert "stationarity" in folder.final()
-
-
 # --- bad input ----------------------------------------------------------------------------------------------
 
 BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
-    "no local step": ("ls", {"oracle.local_step": 0}, ["oracle.local_step=0 must be > 0"]),
     "neither steps nor epochs": (
         "ls",
         {"oracle.local_steps": None},
@@ -1179,45 +1024,13 @@ BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         {"oracle.local_epochs": 1},
         ["oracle.local_steps=2 and oracle.local_epochs=1", "set the other to null"],
     ),
-    "no steps": ("ls", {"oracle.local_steps": 0}, ["oracle.local_steps=0 must be at least 1"]),
     "no epochs": (
         "ls",
         {"oracle.local_steps": None, "oracle.local_epochs": 0},
         ["oracle.local_epochs=0 must be at least 1"],
     ),
-    "empty batches": ("ls", {"oracle.batch_size": 0}, ["oracle.batch_size=0 must be at least 1"]),
     "unknown key": ("ls", {"oracle.local_stepz": 3}, ["oracle.local_stepz is unknown", "local_steps"]),
-    "no hidden units": ("ls", {"problem.hidden": 0}, ["problem.hidden=0 must be at least 1"]),
-    "no clients": ("ls", {"problem.clients": 0}, ["problem.clients=0"]),
-    "shrink 0": ("ls", {"problem.shrink": 0}, ["problem.shrink=0 must be at least 1"]),
     "shrink too large": ("ls", {"problem.shrink": 29}, ["problem.shrink=29 is too large", "28 x 28"]),
-    "unknown network": ("ls", {"problem.model": "mlpp"}, ["problem.model='mlpp'", "Did you mean 'mlp'"]),
-    "unknown execution": (
-        "ls",
-        {"problem.execution": "batch"},
-        ["problem.execution='batch'", "auto, batched, loop"],
-    ),
-    "no runs at once": (
-        "ls",
-        {"problem.max_batch_runs": 0},
-        ["hardware.max_batch_runs=0 must be at least 1"],
-    ),
-    "unknown data": ("ls", {"problem.data": "digit"}, ["'digit'", "Did you mean 'digits'"]),
-    "unknown partition": ("ls", {"problem.partition": "rotated"}, ["problem.partition='rotated'"]),
-    "partial without C": ("ls", {"problem.partition": "partial"}, ["needs problem.classes_per_client"]),
-    "C without partial": (
-        "ls",
-        {"problem.classes_per_client": 2},
-        ["problem.classes_per_client=2 has no effect"],
-    ),
-    "rotations of ten": ("ls", {"problem.clients": 4}, ["problem.rotations=null", "Give 4 numbers"]),
-    "too few images": ("ls", {"problem.train_size": 9}, ["client 0 would have no train images"]),
-    "zero preference": (
-        "ls",
-        {"preferences.weights": [[0.0, 0.2] + [0.1] * 8]},
-        ["not in the open simplex", "preferences.floor"],
-    ),
-    "short preference": ("ls", {"preferences.weights": [[0.5, 0.5]]}, ["2 entries", "M=10"]),
     "two kinds of preferences": (
         "ls",
         {"preferences.simplex_steps": 3},
@@ -1248,24 +1061,6 @@ def test_bad_input_is_refused_before_a_folder_exists(name: str, tmp_path: Path) 
     for word in words:
         assert word in str(error.value)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("overrides", "words"),
-    [
-        (
-            ("problem.partition=partial", "problem.classes_per_client=11"),
-            ["problem.classes_per_client=11", "1..10"],
-        ),
-        (("preferences.weights=unifrm",), ["preferences.weights=unifrm must be uniform or rows"]),
-    ],
-)
-def test_bad_input_is_one_message_of_the_command(
-    overrides: tuple[str, ...], words: list[str], mobench: Run
-) -> None:
-    result = mobench(*SMOKE, "algorithm=ls", *overrides)
-    result.refused(*words)
-    assert not result.folders
 
 
 def test_local_steps_refuse_batches_of_nothing() -> None:

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from omegaconf import OmegaConf
 
 import mobench
 from experiments.ferero import (
@@ -36,9 +35,7 @@ from mobench.algorithms.ferero import FERERO
 from mobench.algorithms.ls import LS
 from mobench.algorithms.tch import TCH
 from mobench.artifacts import Artifact
-from mobench.artifacts.statistics import percent
 from mobench.artifacts.vlmop2 import front
-from mobench.config.compose import compose
 from mobench.core.preferences import angle_deg, from_rays_deg
 from mobench.errors import DataError
 from mobench.metrics import front_distance
@@ -114,13 +111,6 @@ def test_a_run_that_did_not_finish_did_not_arrive() -> None:
     # a start counts as failing if one of its four runs does
     assert fig8.missed(job(angle=[5.0] * 3 + [0.0] * 37), 2.0).mean() == pytest.approx(0.3)
     assert fig8.missed(job(status=["diverged"] + ["done"] * 39), 2.0).mean() == pytest.approx(0.1)
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"), [(1.0, "100 %"), (0.999, "99.9 %"), (0.974, "97 %"), (0.002, "0.2 %"), (0.0, "0 %")]
-)
-def test_a_share_is_not_rounded_to_all_or_nothing(value: float, shown: str) -> None:
-    assert percent(value) == shown
 
 
 def test_who_is_first() -> None:
@@ -291,20 +281,6 @@ def test_an_artifact_says_which_pictures_are_the_papers() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "name", ["fig5", "fig6", "first_steps", "pictures", "public_code", "table2", "table8", "table9"]
-)
-def test_artifacts_on_images_are_judged_on_the_pictures_of_their_jobs(name: str) -> None:
-    """Those of the authors, and those of the kept rows."""
-    assert compose(["protocol=multi_mnist", "scale=paper", "data=mnist"])["problem"]["shifts"] == "diagonal"
-    labels = {
-        f"{label}, {where}"
-        for label in images.PICTURES.values()
-        for where in ("on the diagonal", "shifted by up to 3 and 4 pixels")
-    }
-    assert set(OmegaConf.load(f"conf/experiment/ferero/{name}.yaml").artifact.paper.data) == labels
-
-
 def test_images_are_drawn_from_the_jobs_that_ran(mobench: Run) -> None:
     """One method of a data set, or its single tasks alone: the others are drawn once their jobs have run."""
     only = "artifact.only=[mm_ferero,mf_single*]"
@@ -320,17 +296,6 @@ def test_images_are_drawn_from_the_jobs_that_ran(mobench: Run) -> None:
         "table2": {"mm-loss-value", "mm-accuracy-value"},
         "table9": set(),
     }
-
-
-def test_single_tasks_alone_are_drawn(mobench: Run) -> None:
-    only = "artifact.only=[mm_single*]"
-    result = mobench("+experiment=ferero/fig5", "scale=smoke", only, "logger=local")
-    assert result.code == 0, result.err
-    folder = result.root / "artifacts" / "ferero" / "fig5"
-    table = pd.read_csv(folder / "table.csv")
-    assert list(table["method"]) == ["single task", "single task"]
-    assert list(table["published task 1"]) == [0.2684, 0.9137]
-    assert [claim["id"] for claim in json.loads((folder / "claims.json").read_text())] == ["mm-single-task"]
 
 
 def test_points_of_lost_runs_are_not_the_published_ones() -> None:
@@ -442,14 +407,6 @@ def test_runs_that_the_script_would_start_again_are_not_drawn() -> None:
     assert screen.passed(ended).tolist() == [[False, True], [True, True], [False, False]]
     assert np.isnan(screen.ends(ended)).any(2).tolist() == [[True, False], [False, False], [True, True]]
     assert screen.passed(job(final=rows)).all()
-
-
-def test_variants_are_drawn_from_what_ran(mobench: Run) -> None:
-    result = mobench("+experiment=ferero/screen", "scale=smoke", "artifact.only=[mm_*]", "logger=local")
-    assert result.code == 0, result.err
-    table = pd.read_csv(result.root / "artifacts" / "ferero" / "screen" / "table.csv")
-    assert list(table["variant"].unique()) == [label for label, _ in screen.VARIANTS.values()]
-    assert len(table) == 15
 
 
 @pytest.mark.parametrize(

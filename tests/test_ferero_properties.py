@@ -350,39 +350,6 @@ def test_scale_invariance_with_an_equality_that_is_rescaled_too() -> None:
     assert worst["simplex"] > 0.01
 
 
-def test_line_through_two_points_is_scale_invariant() -> None:
-    """Figure 7: end points agree after undoing the scale.
-
-    (With M - 1 rows the simplex domain would do the same.)
-    """
-    paths = []
-    ends = np.array([[0.9391880627, 0.9391880627], [0.6321205588, 0.6321205588]])
-    for factor in (1.0, 2.0):
-        problem = VLMOP2(n=20, scale=(1.0, factor), start={"kind": "halves", "value": 0.3})
-        points = (ends * [1.0, factor]).tolist()
-        algorithm = FERERO(step_size=0.2, line="points", line_points=points)
-        paths.append(simulate(problem, algorithm, runs_at(45.0), 60).f[0] / [1.0, factor])
-    np.testing.assert_allclose(paths[0][-1], paths[1][-1], rtol=0, atol=1e-3)
-    assert np.linalg.norm(paths[0][-1] - [0.6321205588, 0.6321205588]) < 1e-2
-
-
-@pytest.mark.parametrize("domain_name", ["adaptive", "simplex"])
-def test_permuting_objectives_permutes_weights(domain_name: str) -> None:
-    """f10."""
-    order = [2, 0, 1]
-    F, J = random(6, 3, 6)
-    cone = [[1, 0.5, 0], [0, 1, 0.5], [0.5, 0, 1]]
-    Bg = np.array([[1.0, 0.2, 0.0]])
-    Bh = np.array([[0.0, 1.0, -1.0]])
-    both: dict[str, Any] = {"line": "matrix", "equality_offset": [-0.3], "inequality_offset": [-0.8]}
-    w = []
-    for p in ([0, 1, 2], order):
-        options = {"cone": np.array(cone)[:, p].tolist(), "equality_matrix": Bh[:, p].tolist()}
-        algorithm = FERERO(domain=domain_name, inequality_matrix=Bg[:, p].tolist(), **options, **both)
-        w.append(solve(algorithm, F[:, p], J[:, p]).w)
-    np.testing.assert_allclose(w[0][:, order], w[1], rtol=0, atol=1e-9)
-
-
 def test_common_factor_keeps_the_direction_only_without_violation() -> None:
     """f10: s F, s J; the constraint part of d does not scale with s."""
     F, J, algorithm = feasible_problem(3, 7)
@@ -392,24 +359,6 @@ def test_common_factor_keeps_the_direction_only_without_violation() -> None:
     assert feasible.max() <= 1e-12
     off = F + torch.tensor([0.4, 0.0, 0.0], dtype=FLOAT)
     assert cosine_gap(solve(algorithm, off, J).d, solve(scaled, 50 * off, 50 * J).d).max() > 1e-3
-
-
-@pytest.mark.parametrize("name", ["ray-2", "ray-3", "ray-10", "wide-cone-3", "speech"])
-def test_only_the_gram_matrix_matters_and_runs_do_not_interact(name: str) -> None:
-    """f11: a rotation of the decision space rotates d; each run alone gives the same."""
-    M, options = KINDS[name]
-    F, J = random(8, M, 8)
-    rotation = torch.linalg.qr(
-        torch.from_numpy(generator(0, test="rotation").standard_normal((M + 3, M + 3)))
-    )[0]
-    algorithm = FERERO(**options)
-    prefs = spread(8, M)
-    s = solve(algorithm, F, J, prefs=prefs)
-    rotated = solve(algorithm, F, J @ rotation, prefs=prefs)
-    np.testing.assert_allclose(s.d @ rotation.numpy(), rotated.d, rtol=0, atol=1e-9)
-    for r in range(8):
-        alone = solve(algorithm, F[r : r + 1], J[r : r + 1], prefs=prefs[r : r + 1])
-        np.testing.assert_allclose(alone.d[0], s.d[r], rtol=0, atol=1e-10)
 
 
 # constraints over a path
@@ -450,14 +399,6 @@ def test_linear_objectives_contract_at_exactly_the_stated_rate(domain_name: str)
     np.testing.assert_allclose(H[:, 1:] / H[:, :-1], 1 - 0.02 * 0.8, rtol=0, atol=1e-9)
 
 
-def test_smooth_objectives_contract_at_about_the_stated_rate() -> None:
-    """f6: the geometric mean over the Figure 3e path is 0.950 for alpha c_h = 0.05."""
-    runs = runs_at(81.0, 33.0)
-    path = simulate(TOY, FERERO(step_size=0.05), runs, 100)
-    H = np.abs(np.einsum("rm,rtm->rt", line_basis(ray(runs.weights)).numpy()[:, 0], path.f))
-    np.testing.assert_allclose((H[:, -1] / H[:, 0]) ** 0.01, 0.95, rtol=0, atol=0.005)
-
-
 def test_violated_thresholds_fall_and_kept_ones_stay() -> None:
     """f7 along a path: f_2 <= 0.5 from above and from below."""
     runs = runs_at(45.0, seeds=(0, 1))
@@ -469,21 +410,6 @@ def test_violated_thresholds_fall_and_kept_ones_stay() -> None:
     assert (G[:, -1] < 1e-2).all()
     loose = simulate(TOY, FERERO(step_size=0.1, line="none", upper=(None, 0.9)), runs, 60)
     assert (loose.f[:, -1, 1] <= 0.9 + 1e-9).all()
-
-
-def test_speech_surrogate_reaches_both_constraints() -> None:
-    """Three objectives, f_1 <= 1.2 and f_2 - f_3 = 0.5 together, to the certificate of the end point."""
-    problem = LeastSquares(n=4, tasks=3, samples=16, data_seed=3)
-    low = problem.values(problem.data().z).min(0).values
-    bound = float(low[0]) + 0.2
-    options = SPEECH | {"inequality_offset": [-bound], "equality_offset": [-0.1]}
-    runs = Runs.product(torch.full((1, 3), 1 / 3, dtype=FLOAT), [0, 1, 2])
-    path = simulate(problem, FERERO(step_size=0.1, c_g=0.5, c_h=0.5, **options), runs, 300)
-    assert int(path.state["fail"].sum()) == 0
-    end = path.f[:, -1]
-    assert (end[:, 0] <= bound + 1e-2).all()
-    assert (np.abs(end[:, 1] - end[:, 2] - 0.1) < 1e-2).all()
-    assert (np.abs(path.f[:, 0, 1] - path.f[:, 0, 2] - 0.1) > 2e-2).all()
 
 
 def test_offsets_lines_and_thresholds_are_the_rows_that_were_asked_for() -> None:
@@ -768,42 +694,6 @@ def test_no_solution_is_proved_where_highs_finds_none(M: int) -> None:
     assert info.unsolvable.tolist() == [not p for p in possible]
     assert (info.fail | ~info.unsolvable).all()
     assert 0 < sum(possible) < R
-
-
-def test_hard_starts_end_where_no_direction_exists() -> None:
-    """Figure 4f with exact multipliers.
-
-    H = v_2 f_1 - v_1 f_2 falls by raising the f that is lower, until both are 1: J = 0 there, |H| = .294, and
-    H + B_h J d = 0 has no solution. The runs end, with a proof; the others arrive as they do alone.
-    """
-    hard = VLMOP2(
-        n=20, start={"kind": "alternating_uniform", "low": 0.15, "high": 0.5, "per_preference": True}
-    )
-    algorithm = FERERO(step_size=0.6, c_h=0.1, cone=A4.tolist())
-    path = simulate(hard, algorithm, runs_at(81.0, 57.0, 33.0, 9.0, seeds=(0, 1, 2, 3, 4)), 200)
-    inner = np.isin(np.arange(20) // 5, [1, 2])  # five seeds of 81, 57, 33 and 9 degrees
-    ended = path.state["fail"].numpy() > 0
-    assert (path.state["unsolvable"].numpy() == ended).all()
-    assert ended.sum() == 6
-    assert inner[ended].all()
-    # three more leave through a step that is longer than FAR, one arrives
-    assert (inner & path.state["alive"].numpy()).sum() == 1
-    for r in np.flatnonzero(ended):
-        stop = int(path.state["stopped"][r])
-        assert (path.x[r, stop:] == path.x[r, stop]).all()
-        assert path.f[r, stop].tolist() == [1.0, 1.0]
-        B = path.state["alg"]["Bh"][r].numpy()
-        H = B @ path.f[r, stop]
-        assert abs(H[0]) == pytest.approx(np.sin(np.radians(57)) - np.cos(np.radians(57)), abs=1e-12)
-        x = torch.from_numpy(path.x[r : r + 1, stop]).requires_grad_(True)
-        J = np.stack([torch.autograd.grad(f, x, retain_graph=True)[0][0].numpy() for f in hard.values(x)[0]])
-        assert (J == 0).all()
-        found = linprog(np.zeros(20), A_eq=B @ J, b_eq=-0.1 * H, bounds=(None, None), method="highs")
-        assert found.status == 2  # infeasible
-    assert path.state["alive"][torch.from_numpy(~inner)].all()
-    outer = np.flatnonzero(~inner).tolist()
-    alone = simulate(hard, algorithm, runs_at(81.0, 57.0, 33.0, 9.0, seeds=(0, 1, 2, 3, 4)).take(outer), 200)
-    np.testing.assert_allclose(path.x[~inner], alone.x, rtol=0, atol=1e-12)
 
 
 # cones

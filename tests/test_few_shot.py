@@ -4,17 +4,13 @@ both levels against autograd.
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import gc
 import hashlib
 import io
 import itertools
 import pickle
 import random
-import subprocess
 import sys
-import weakref
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,31 +19,23 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as fn
-import yaml
 from torch import Tensor
 
-from benchmarks.bilevel import plain_loop
 from mobench.algorithms.wc_mhgd import WCMHGD
-from mobench.config.schema import conf_dir
 from mobench.core import loop
 from mobench.core.bilevel import GraphView, newton
 from mobench.core.preferences import Runs
 from mobench.core.types import State
-from mobench.data import episodes
 from mobench.data import fewshot as source
 from mobench.data import images as base
 from mobench.data.episodes import draw_episodes, redraw_images
-from mobench.data.fewshot import FewShot, load_fewshot
+from mobench.data.fewshot import load_fewshot
 from mobench.errors import ConfigError, DataError
-from mobench.jobs.build import make_job
-from mobench.jobs.job import identity
 from mobench.models import fewshot as model
 from mobench.models.fewshot import FewShotNet
 from mobench.oracles import Hypergradient, ValueGap
 from mobench.problems.few_shot import FewShotLearning
 from tests.conftest import Run
-from tests.reference.bilevel import SoftmaxHead
-from tests.test_runner import composed
 
 DIGESTS = {
     "digits": "750b44ed07d1b1488ecaaad78edb2c5cd99819674e67e7108bb1cb63b744fe01",
@@ -127,17 +115,6 @@ def test_cifar100(data_folder: Path) -> None:
     assert abs(data.images.float().mean() / 255 - 0.478) < 0.01
     index = torch.tensor([3, 21999])
     assert torch.equal(data.take(index), data.images[index])
-
-
-def test_artifacts_know_cifar100_and_the_subset_by_their_labels() -> None:
-    """Else no claim would be judged on them."""
-    asked = []
-    for path in (conf_dir() / "experiment" / "mobl").glob("*.yaml"):
-        paper = yaml.safe_load(path.read_text())["artifact"].get("paper", {})
-        if "data=cifar100" in paper.get("overrides", ""):
-            asked.append(path.stem)
-            assert (paper["data"], paper["samples"]) == ([source.label_of(False)], [source.label_of(True)])
-    assert len(asked) == 8
 
 
 ABOVE = np.arange(100) % 20  # a made-up hierarchy
@@ -259,15 +236,6 @@ def test_broken_mosaics(
 # --- episodes -----------------------------------------------------------------------------------------------
 
 
-def made_up(classes: int, images: int) -> FewShot:
-    """Grey squares, `images` of each class, classes mixed."""
-    labels = torch.arange(images).repeat_interleave(classes) * 0 + torch.arange(classes).repeat(images)
-    splits = {"train": tuple(range(classes)), "validation": (), "test": ()}
-    return FewShot(
-        "made up", "squares", torch.zeros(len(labels), 1, 16, 16).byte(), 1, labels, splits, "", True
-    )
-
-
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_episodes_are_disjoint(sampler: str) -> None:
     data = load_fewshot("digits", "")
@@ -306,25 +274,6 @@ def test_episodes_depend_on_the_seed_alone(sampler: str) -> None:
 
 
 # beartype, which checks this code in tests, draws from Python's
-def test_global_generators_are_put_back() -> None:
-    def numbers() -> tuple[float, float, float]:
-        return random.random(), np.random.rand(), float(torch.rand(1))  # noqa: NPY002
-
-    random.seed(1)
-    np.random.seed(1)  # noqa: NPY002
-    torch.manual_seed(1)
-    wanted = numbers()
-    random.seed(1)
-    np.random.seed(1)  # noqa: NPY002
-    torch.manual_seed(1)
-    inside = []
-    for _ in range(2):
-        with contextlib.suppress(KeyError), episodes._global_randomness() as seed_all:
-            seed_all(2**62 + 5)
-            inside.append(numbers())
-            raise KeyError
-    assert inside[0] == inside[1] != wanted
-    assert numbers() == wanted
 
 
 def test_named_episodes_do_not_depend_on_sizes() -> None:
@@ -333,20 +282,6 @@ def test_named_episodes_do_not_depend_on_sizes() -> None:
     other = draw_episodes(data, 0, support=5, query=10, test=1, sampler="named")
     assert torch.equal(first.support, other.support)
     assert torch.equal(first.query.view(5, 5, 15)[..., :10], other.query.view(5, 5, 10))
-
-
-@pytest.mark.parametrize("sampler", SAMPLERS)
-def test_every_class_and_image_is_reached(sampler: str) -> None:
-    data = made_up(classes=4, images=6)
-    found = draw_episodes(data, 0, tasks=2, ways=2, support=1, query=2, test=3, sampler=sampler)
-    items = torch.cat([found.support, found.query, found.test], dim=1)
-    assert sorted(items.flatten().tolist()) == list(range(24))
-    seen = [
-        draw_episodes(data, k, tasks=1, ways=1, support=1, query=1, test=1, sampler=sampler)
-        for k in range(60)
-    ]
-    assert len({int(e.classes) for e in seen}) == 4
-    assert len({int(e.support) for e in seen}) > 15
 
 
 IMPOSSIBLE = {
@@ -358,8 +293,6 @@ IMPOSSIBLE = {
         {"query": 160},
         r"query_per_class=160 and test_per_class=15 need 180 images.*class 8 of data=digits has 174",
     ),
-    "zero": ({"support": 0}, r"problem.support_per_class=0 must be at least 1"),
-    "sampler": ({"sampler": "learntolearn"}, r"problem.episodes='learntolearn' is unknown.*'learn2learn'"),
 }
 
 
@@ -377,20 +310,6 @@ def test_without_learn2learn(monkeypatch: pytest.MonkeyPatch) -> None:
         ConfigError, match=r"episodes=learn2learn needs.*`make learn2learn`.*C compiler.*episodes=named"
     ):
         draw_episodes(load_fewshot("digits", ""), 0)
-
-
-@built
-def test_learn2learn_is_silent() -> None:
-    code = (
-        "from mobench.data.fewshot import load_fewshot\nfrom mobench.data.episodes import draw_episodes\n"
-        "import sys\n"
-    )
-    code += "assert not {'learn2learn', 'gym'} & set(sys.modules)\n"
-    code += "print(draw_episodes(load_fewshot('digits', ''), 0).digest)"
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120
-    )
-    assert (done.stdout.strip(), done.stderr) == (EPISODES["learn2learn"], "")
 
 
 # --- network ------------------------------------------------------------------------------------------------
@@ -486,16 +405,6 @@ def test_parameters_are_in_the_order_of_modules() -> None:
     torch.nn.utils.vector_to_parameters(theta, layers.parameters())
     features, _ = net.forward(theta, net.parts(x.unsqueeze(0)))
     torch.testing.assert_close(features[0], layers(x).detach(), rtol=1e-12, atol=1e-12)
-
-
-def test_what_a_tape_holds() -> None:
-    for net, n in ((FewShotNet(3, 32, 16), 10), (FewShotNet(1, 16, 8), 10)):
-        for dtype in (torch.float32, torch.float64):
-            parts = net.parts(torch.rand(2, n, net.channels, net.side, net.side, dtype=dtype))
-            tape = net.forward(start_of(net).to(dtype), parts, keep=True)[1]
-            assert tape is not None
-            tensors = {t.data_ptr(): t.nbytes for blocks in tape for b in blocks for t in b if t is not None}
-            assert 0.95 < sum(tensors.values()) / net.held(parts) < 1.05
 
 
 @pytest.mark.parametrize("side", [8, 28])
@@ -607,50 +516,6 @@ def test_columns_of_one_block() -> None:
         close(found[:, k], view.lower_hvp(y, columns[:, k : k + 1])[:, 0], 1e-12)
 
 
-def test_an_objective_knows_its_own_head_alone() -> None:
-    problem = tiny()
-    bound = problem.bind(RUNS)
-    x, y = starts(problem, RUNS)
-    steps = [(torch.randn_like(y), torch.randn_like(y))]
-    values, slopes, rows = *bound.view(x).upper(y), bound.view(x).jacobian(y, steps)
-    for i in range(3):
-        changed = y.clone()
-        moved = [tuple(t.clone() for t in steps[0])]
-        for t in (changed, *moved[0]):
-            t[:, i] += torch.randn_like(t[:, i])
-        others = [s for s in range(3) if s != i]
-        found = *bound.view(x).upper(changed), bound.view(x).jacobian(changed, moved)
-        for one, two in zip(found, (values, slopes, rows), strict=True):
-            torch.testing.assert_close(one[:, others], two[:, others], rtol=1e-13, atol=1e-15)
-            assert not torch.isclose(one[:, i], two[:, i]).all()
-
-
-def test_heads_are_those_of_the_reference() -> None:
-    problem = tiny()
-    bound = problem.bind(RUNS)
-    x, y = starts(problem, RUNS)
-    v = torch.randn_like(y)
-    view = bound.view(x)
-    found = [view.lower(y), view.lower_gradient(y), view.lower_hvp(y, v), *view.upper(y)]
-    along = view._along([(y, v), (v, y)])
-    for r, seed in enumerate(RUNS.seeds.tolist()):
-        for s in range(3):
-            w = y[r, s].view(3, -1).numpy()
-            own = v[r, s].view(3, -1).numpy()
-            heads = []
-            for part, reg in (("support", problem.ll_reg), ("query", 0.0)):
-                z = plain(problem.network, x[r], images_of(problem, seed, part)[s]).numpy()
-                heads.append(SoftmaxHead(z, problem.episodes_of(seed).labels(part).numpy(), reg))
-            lower, upper = heads
-            wanted = [lower.loss(w), lower.grad(w), lower.hvp(w, own), upper.loss(w), upper.grad(w)]
-            for one, two in zip(found, wanted, strict=True):
-                np.testing.assert_allclose(
-                    one[r, s].numpy(), np.ravel(two).reshape(one[r, s].shape), rtol=1e-9, atol=1e-12
-                )
-            both = lower.jxy(w, own) + lower.jxy(own, w)
-            np.testing.assert_allclose(along[r, s].numpy(), both, rtol=1e-9, atol=1e-12)
-
-
 def test_a_run_that_diverges_stays_alone() -> None:
     problem = tiny()
     bound = problem.bind(RUNS)
@@ -708,20 +573,6 @@ def test_hypergradients_are_those_of_an_unrolled_inner_loop(D: int) -> None:
     for s in range(3):
         (row,) = torch.autograd.grad(values[:, s].sum(), leaf, retain_graph=True)
         close(point.jacobian()[:, s], row, 1e-8)
-
-
-@pytest.mark.parametrize("shrink", [1, 2])
-def test_hypergradients_are_those_of_the_benchmarks_plain_loop(shrink: int) -> None:
-    """What benchmarks/bilevel.py compares: the same episodes give the same rows."""
-    problem = tiny(filters=4, shrink=shrink)
-    runs = runs_of(0)
-    oracle = Hypergradient(problem, runs, inner_steps=32, inner_step=0.3)
-    x, _ = starts(problem, runs)
-    point = oracle.at(x, oracle.init(x), 0)
-    values, rows = plain_loop(oracle, x)()
-    close(values, point.values()[0], 1e-11)
-    for row, wanted in zip(rows, point.jacobian()[0], strict=True):
-        close(row, wanted, 1e-10)
 
 
 def test_the_value_gap_joins() -> None:
@@ -793,23 +644,6 @@ def test_newton_solves_heads() -> None:
     assert (bound.view(x).lower(best) < bound.view(x).lower(y)).all()
 
 
-WRONG = {
-    "ll_reg": ({"ll_reg": 0.0}, r"problem.ll_reg=0.0 must be > 0"),
-    "filters": ({"filters": 0}, r"problem.filters=0 must be at least 1"),
-    "runs": ({"max_batch_runs": 0}, r"max_batch_runs=0 must be at least 1"),
-    "split": ({"split": "valid"}, r"problem.split='valid' is unknown"),
-    "episodes": ({"episodes": "name"}, r"problem.episodes='name' is unknown"),
-    "start": ({"start": {"kind": "xavier"}}, r"problem.start.kind='xavier' is unknown"),
-}
-
-
-@pytest.mark.parametrize("case", list(WRONG))
-def test_wrong_fields(case: str) -> None:
-    change, words = WRONG[case]
-    with pytest.raises(ConfigError, match=words):
-        tiny(**change)
-
-
 def test_problems_of_data_show_before_the_first_step() -> None:
     with pytest.raises(ConfigError, match=r"needs 50 classes.*data=cifar100"):
         tiny(tasks=10, ways=5).bind(runs_of(0, M=10))
@@ -851,26 +685,6 @@ def test_the_command_line(mobench: Run) -> None:
     assert np.allclose(means, rows["test_accuracy"])
 
 
-def test_data_by_one_word(mobench: Run, tmp_path: Path) -> None:
-    mobench(*COMMAND, "data=cifar100", f"data_root={tmp_path}").refused(
-        "data=cifar100 needs train, test in", "data=digits"
-    )
-
-
-@pytest.mark.data("cifar100")
-def test_ten_tasks_of_cifar100(data_folder: Path) -> None:
-    problem = FewShotLearning(
-        data="cifar100", data_root=str(data_folder), tasks=10, filters=2, episodes="named"
-    )
-    runs = runs_of(0, M=10)
-    bound = problem.bind(runs)
-    assert problem.dim == FewShotNet(3, 32, 2).dim
-    x = problem.initial(runs).float()
-    rows = bound.view(x).jacobian(bound.initial_lower(runs).float(), [])
-    assert rows.shape == (1, 10, problem.dim)
-    assert torch.isfinite(rows).all()
-
-
 # --- images drawn anew in each step -------------------------------------------------------------------------
 
 
@@ -895,15 +709,6 @@ def test_redrawn_images_are_of_the_same_classes() -> None:
     assert len({redraw_images(data, first, seed, 2).digest for seed in (3, 4)}) == 2
     arrays = (drawn[2].support, drawn[2].query, drawn[2].test, drawn[2].classes)
     assert drawn[2].digest == hashlib.sha256(b"".join(a.numpy().tobytes() for a in arrays)).hexdigest()
-
-
-def test_every_image_but_those_of_the_test_is_redrawn_in_time() -> None:
-    data = made_up(classes=4, images=9)
-    first = draw_episodes(data, 0, tasks=2, ways=2, support=1, query=2, test=3, sampler="named")
-    drawn = [redraw_images(data, first, 0, t) for t in range(150)]
-    for part in ("support", "query"):
-        seen = set(torch.stack([getattr(own, part) for own in drawn]).flatten().tolist())
-        assert seen == set(range(36)) - set(first.test.flatten().tolist())
 
 
 @pytest.mark.parametrize("execution", ["loop", "grouped"])
@@ -972,32 +777,3 @@ def test_redrawn_runs_are_the_same_alone_and_continued(execution: str) -> None:
         alone = taken(RUNS.take([r]), (4,))
         close(alone["theta"], whole["theta"][[r]], 1e-12)
         close(alone["oracle"]["y"], whole["oracle"]["y"][[r]], 1e-12)
-
-
-def test_a_step_that_is_over_keeps_no_view() -> None:
-    """Its tapes are as large as those of the next step; the collector would find them late."""
-    problem = tiny(redraw=True).bind(RUNS)
-    x, _ = starts(problem, RUNS)
-    view = problem.at_step(0).view(x)
-    view.features("query")
-    assert problem.at_step(0).view(x) is view
-    seen = weakref.ref(view)
-    problem.at_step(1)
-    assert not view._tapes
-    gc.disable()
-    try:
-        del view
-        assert seen() is None
-    finally:
-        gc.enable()
-
-
-def test_redrawing_is_a_part_of_the_identity_where_it_is_on() -> None:
-    base = ("problem=few_shot", "oracle=hypergradient", "algorithm=wc_mhgd", "problem.episodes=named")
-    usual, off, on = (
-        identity(make_job(composed(*base, *more)))["problem"]
-        for more in ((), ("problem.redraw=false",), ("problem.redraw=true",))
-    )
-    assert usual == off
-    assert "redraw" not in usual
-    assert on == {**usual, "redraw": True}

@@ -27,7 +27,7 @@ from mobench.oracles import LocalSteps
 from tests.conftest import REPOSITORY
 from tests.flower_here import Here, documented
 from tests.reference import federated as plain
-from tests.test_federated import ETA, METHODS, TAU, M, advance, by_hand, close, rows_of, tiny, uniform
+from tests.test_federated import ETA, METHODS, TAU, M, advance, by_hand, close, tiny, uniform
 
 ROUNDS = 20
 SEED = 25
@@ -127,14 +127,6 @@ def test_twenty_rounds_are_those_of_the_internal_loop(name: str) -> None:
         close(joined(chosen.answers()[rule]), expected[0], 1e-9)
     assert [r.number for r in chosen.rounds] == list(range(1, ROUNDS + 1))
     assert all(len(r.answered) == M and not r.refused and r.moved for r in chosen.rounds)
-
-
-def test_batches_of_the_same_seed() -> None:
-    federation = Federation("partial")
-    oracle = LocalSteps(federation.problem, federation.runs, local_step=ETA, local_steps=TAU, batch_size=5)
-    federation.batches = lambda t: rows_of(oracle, 0, t)
-    path, _, _ = advance(oracle, METHODS["fedmgda"].algorithm, federation.runs, ROUNDS)
-    close(federation.train(made("fedmgda"), ROUNDS), path[0, -1], 1e-9)
 
 
 # clients that drop out, or whose answer cannot be used

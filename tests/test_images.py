@@ -7,35 +7,27 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from torch import Tensor
 
 from mobench.algorithms.ferero_public_code import PublicCodeFERERO
 from mobench.algorithms.ferero_sa import StochasticFEREROSA
 from mobench.algorithms.ls import LS
 from mobench.algorithms.pmtl import PMTL
-from mobench.config import hydra_adapter
-from mobench.config.schema import conf_dir, plain
 from mobench.core import Runs, loop
 from mobench.core.algorithm import Algorithm
-from mobench.core.preferences import ray, resolve
+from mobench.core.preferences import ray
 from mobench.core.sampled import Batch
 from mobench.data import multi_images
 from mobench.errors import CompatibilityError, ConfigError
-from mobench.jobs.build import make_job
-from mobench.jobs.job import identity
-from mobench.jobs.run import folder_of
 from mobench.kernels import convnet as products
 from mobench.kernels import pooling
-from mobench.models.convnet import EXECUTIONS, MODELS, ConvNet, model
+from mobench.models.convnet import EXECUTIONS, MODELS, model
 from mobench.oracles import Epochs
 from mobench.problems import VLMOP2, ConstrainedGaussian, MultiMNIST
 from mobench.problems import multi_mnist as source
@@ -257,23 +249,6 @@ def test_groups_without_runs_and_one_batch_for_each_run() -> None:
     for r in range(3):
         alone = p.values(theta[r : r + 1], Batch(chosen[group[r : r + 1]], torch.zeros(1, dtype=torch.int64)))
         torch.testing.assert_close(found[r], alone[0], rtol=1e-13, atol=0)
-
-
-@pytest.mark.parametrize("name", list(NETS))
-def test_executions_agree_in_float32(name: str) -> None:
-    """On digits that stay away from ties: where two entries of a maximum are equal up to rounding,
-    gradients may differ.
-    """
-    seen = []
-    runs = runs_at(*RAYS, seeds=(0, 1))
-    for execution in EXECUTIONS:
-        p = tiny(model=name, execution=execution)
-        point = Epochs(p, runs, batch_size=16).at(p.initial(runs).float(), {}, 0)
-        assert point.F.dtype == point.jacobian().dtype == torch.float32
-        seen.append((point.F, point.jacobian()))
-    for F, J in seen[1:]:
-        close(F, seen[0][0], 1e-6)
-        close(J, seen[0][1], 1e-6)
 
 
 def test_white_is_pixels() -> None:
@@ -631,30 +606,6 @@ def test_evaluation_against_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
             torch.testing.assert_close(shown, right, rtol=1e-14, atol=0)
 
 
-def test_an_evaluation_is_remembered_for_the_same_tensor_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    p = tiny(model="small")
-    theta = p.initial(runs_at(45.0, seeds=(0,)))
-    calls: list[int] = []
-    logits = ConvNet.logits
-
-    def counted(self: ConvNet, x: Tensor, pictures: Tensor, execution: str) -> Tensor:
-        calls.append(len(pictures))
-        return logits(self, x, pictures, execution)
-
-    monkeypatch.setattr(ConvNet, "logits", counted)
-    first = p.values(theta)
-    p.columns(theta, first)
-    assert p.values(theta) is first
-    assert calls == [96, 48]
-    other = p.values(theta.clone())
-    assert torch.equal(other, first)
-    assert calls == [96, 48, 96]
-    changed = theta + 1e-3
-    assert not torch.equal(p.values(changed), first)
-    assert torch.equal(p.values(theta), first)  # not the last one any more
-    assert calls == [96, 48, 96, 96, 96]
-
-
 @pytest.mark.parametrize("name", list(MODELS))
 @pytest.mark.parametrize("kind", ["default", "xavier"])
 def test_starts(kind: str, name: str) -> None:
@@ -682,26 +633,6 @@ def test_starts(kind: str, name: str) -> None:
 
 def fan_in_of(shape: tuple[int, ...]) -> int:
     return math.prod(shape[1:])
-
-
-def test_start_kinds_are_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match=r"problem\.start\.kind='xavir'.*Did you mean 'xavier'"):
-        tiny(start={"kind": "xavir"})
-    with pytest.raises(ConfigError, match="needs the keys none"):
-        tiny(start={"kind": "default", "low": 1.0})
-    with pytest.raises(ConfigError, match=r"problem\.start\.kind"):
-        VLMOP2(start={"kind": "xavier"})
-
-
-def test_facts() -> None:
-    p = tiny(data="digits", second="digits_hard")
-    facts = p.facts()
-    images = multi_images("digits", "digits_hard", "", 96, 48, (0, 0))
-    assert facts["data_sha256"] == images.digest
-    assert facts["data"] == images.label
-    assert facts["embedded"] is True
-    assert (facts["train_size"], facts["test_size"]) == (96, 48)
-    assert facts["data_sha256"] != tiny().facts()["data_sha256"]
 
 
 @pytest.mark.parametrize("task", [0, 1])
@@ -734,44 +665,6 @@ def test_a_single_task_is_one_head(task: int) -> None:
 SMOKE = ("protocol=multi_mnist", "scale=smoke")
 
 
-@pytest.fixture(scope="module")
-def config_of() -> Iterator[Callable[..., dict[str, Any]]]:
-    """The plain configuration of a command line."""
-    hydra_adapter.register()
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        yield lambda *overrides: plain(compose("config", list(overrides)))
-    GlobalHydra.instance().clear()
-
-
-def test_identity_of_a_job(config_of: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
-    def folder(*overrides: str) -> str:
-        return folder_of(make_job(config_of(*SMOKE, "algorithm=ls", *overrides)), tmp_path).path.name
-
-    own = folder()
-    for same in (
-        "data_root=/somewhere",
-        "problem.data_root=/else",
-        "problem.execution=loop",
-        "problem.execution=grouped",
-    ):
-        assert folder(same) == own, same
-    changes = (
-        "data=mnist",
-        "problem.data=digits_hard",
-        "problem.train_size=128",
-        "problem.test_size=64",
-        "problem.model=wide",
-        "problem.pixels=2.0",
-        "problem.start.kind=xavier",
-        "oracle.batch_size=16",
-    )
-    assert len({own, *map(folder, changes)}) == 1 + len(changes)
-    job = make_job(config_of(*SMOKE, "algorithm=ls"))
-    assert not {"data_root", "execution"} & set(identity(job)["problem"])
-    assert job.config.plain["problem"]["execution"] == "auto"  # still in the folder's config.yaml
-
-
 @pytest.mark.parametrize("name", ["ferero_stochastic", "ferero_public_code", "pmtl"])
 def test_smoke_job(name: str, mobench: Run) -> None:
     result = mobench(*SMOKE, f"algorithm={name}", "logger=local", "record.every=10")
@@ -800,25 +693,16 @@ def test_smoke_job(name: str, mobench: Run) -> None:
 
 
 BAD = {
-    "problem.train_size=0": ["problem.train_size=0", "digits", "2874"],
-    "problem.test_size=100000": ["problem.test_size=100000", "720"],
-    "problem.model=resnet": ["problem.model='resnet'", "lenet, small, wide"],
     "problem.shifts=[3]": ["problem.shifts=[3]", "two whole numbers", "[3, 4]"],
     "problem.shifts=[3,9]": ["problem.shifts=[3, 9]", "from 0 to 8"],
     "problem.shifts=[3,-1]": ["problem.shifts=[3, -1]", "from 0 to 8"],
     "problem.shifts=[1.5,2]": ["problem.shifts=[1.5, 2]", "whole numbers"],
     "problem.shifts=random": ["problem.shifts=random", "two whole numbers"],
-    "problem.test_batch=0": ["problem.test_batch=0", "at least 1"],
     "problem.least_accuracy=1": ["problem.least_accuracy=1", "< 1"],
     "problem.least_accuracy=-0.1": ["problem.least_accuracy=-0.1", ">= 0"],
     "problem.tasks=[2]": ["problem.tasks=[2]", "[0, 1]"],
     "problem.tasks=[]": ["problem.tasks=[]", "[0, 1]"],
     "problem.tasks=[1,0]": ["problem.tasks=[1, 0]", "[0, 1]"],
-    "problem.pixels=0": ["problem.pixels=0", "> 0"],
-    "problem.pixels=-1": ["problem.pixels=-1", "> 0"],
-    "problem.pixels=inf": ["problem.pixels=inf"],
-    "problem.execution=gpu": ["problem.execution='gpu'", "products, grouped, loop"],
-    "problem.data=digit": ["'digit'", "Did you mean 'digits'"],
     "data=minst": ["data='minst'", "Did you mean 'mnist'"],
     "oracle.batch_size=1000": ["oracle.batch_size=1000", "1..256"],
 }
@@ -831,45 +715,7 @@ def test_bad_input_is_one_message(line: str, mobench: Run) -> None:
     assert not result.folders
 
 
-@pytest.mark.parametrize(
-    "problem",
-    [
-        pytest.param("multi_mnist", marks=pytest.mark.data("mnist")),
-        pytest.param("multi_fashion_mnist", marks=pytest.mark.data("mnist", "fashion_mnist")),
-    ],
-)
-def test_official_files(problem: str, mobench: Run) -> None:
-    result = mobench(
-        *SMOKE, "data=mnist", f"problem={problem}", "algorithm=ferero_stochastic", "logger=local"
-    )
-    assert result.code == 0, result.err
-    meta = json.loads((result.job.path / "meta.json").read_text())
-    assert meta["embedded"] is False
-    assert meta["train_size"] == 256
-
-
 # memory
-
-
-@pytest.mark.parametrize("at_once", [1, 2])
-def test_fewer_networks_at_once_give_the_same(at_once: int) -> None:
-    """Activations are computed anew in the backward pass; values, rows and products are the same."""
-    runs = Runs.product(resolve(3, 2), [0, 1])
-    asked = []
-    for most in (None, at_once):
-        problem = MultiMNIST(model="small", train_size=64, test_size=16, max_batch_runs=most)
-        point = Epochs(problem, runs, 16, 2).at(problem.initial(runs), {}, 1, 1)
-        w = torch.linspace(0.1, 1.0, 12, dtype=torch.float64).view(6, 2)
-        asked.append(
-            (
-                point.values(),
-                point.vjp(w),
-                point.jacobian(),
-                *problem.columns(point.x, point.values()).values(),
-            )
-        )
-    for whole, parts in zip(*asked, strict=True):
-        torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-12)
 
 
 def test_out_of_memory_names_what_fits(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:

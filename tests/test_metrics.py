@@ -100,14 +100,6 @@ def test_hypervolumes_of_many_objectives_are_counted_in_any_unit() -> None:
     assert hypervolume(2.0**600 * F, [2.0**600 * r for r in ref]) == np.inf
 
 
-def test_hypervolume_of_a_disc_and_of_a_square_root() -> None:
-    """Closed forms: DTLZ2 with M = 2 leaves a quarter disc, ZDT1 the area below 1 - sqrt(x)."""
-    disc = hypervolume(DTLZ2(M=2).front(20001), (1.1, 1.1))
-    assert disc == pytest.approx(1.21 - np.pi / 4, abs=1e-4)
-    root = hypervolume(ZDT1().front(20001), (1.1, 1.1))
-    assert root == pytest.approx(1.21 - 1 / 3, abs=1e-4)
-
-
 def test_points_outside_the_box_contribute_nothing() -> None:
     inside = torch.tensor([[0.2, 0.5], [0.5, 0.2]], dtype=torch.float64)
     outside = torch.tensor([[2.0, -1.0], [1.1, 0.0], [float("inf"), 0.1], [0.3, 5.0]], dtype=torch.float64)
@@ -154,12 +146,6 @@ def test_a_hypervolume_that_takes_longer_than_its_budget_is_drawn(M: int) -> Non
     assert bounded_hypervolume(few, ref, seconds) == (hypervolume(few, ref), None)
     assert bounded_hypervolume(few, ref, 0.999 * seconds).half_width is not None
     assert bounded_hypervolume(F, ref, seconds).half_width is not None  # more points are more work
-
-
-@pytest.mark.parametrize(("M", "K"), [(5, 1200), (6, 300), (7, 150), (8, 100), (10, 60), (12, 45)])
-def test_hypervolumes_of_seconds_are_exact(M: int, K: int) -> None:
-    """Where the volume took minutes with moocore: a set of 100 points of ten objectives takes 2 s now."""
-    assert bounded_hypervolume(on_a_sphere(K, M), [1.1] * M).half_width is None
 
 
 @pytest.mark.parametrize("M", [32, 40])
@@ -333,16 +319,6 @@ def test_direction_equals_a_general_solver(X: Set, M: int, P: int) -> None:
         np.testing.assert_allclose(
             found.d[r].numpy(), by_cvxpy(x[r].numpy(), J[r].numpy(), X), atol=TOLERANCE[type(X)] ** 0.5
         )
-
-
-def test_without_a_set_it_is_the_shortest_convex_combination() -> None:
-    p = VLMOP2()
-    x = 0.3 * torch.randn(5, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    J = p.linearize(x)[1]()
-    lam = torch.linspace(0, 1, 100001, dtype=torch.float64).unsqueeze(1)
-    for r in range(5):
-        shortest = (lam * J[r, 0] + (1 - lam) * J[r, 1]).norm(dim=1).min()
-        torch.testing.assert_close(residual(p, x[r : r + 1])[0], shortest, rtol=1e-8, atol=1e-12)
 
 
 def test_a_diverged_run_does_not_reach_its_neighbours() -> None:

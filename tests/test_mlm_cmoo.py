@@ -13,19 +13,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from mobench.algorithms.mgda import MGDA
 from mobench.algorithms.mlm_cmoo import MLMCMOO, tangent_to_simplex
 from mobench.config.compose import compose
-from mobench.constraints import LossCap, LossRatio, WeightBall
+from mobench.constraints import LossCap
 from mobench.core import GraphPoint, Runs, loop
 from mobench.errors import ConfigError
 from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
 from mobench.metrics import constrained_kkt
 from mobench.oracles import Exact
-from mobench.oracles.exact import make_point
 from mobench.problems import BallAndHalfSpace, HalfPlane, LeastSquares
-from mobench.solvers import min_norm
 from tests.conftest import Run
 
 F64 = torch.float64
@@ -205,25 +202,6 @@ def test_hessian_term_is_the_gradient_of_the_norm() -> None:
     torch.testing.assert_close(algorithm._h(graph, v, norm(x).unsqueeze(1)), found)
 
 
-def test_hessian_term_is_zero_where_both_weight_vectors_agree() -> None:
-    """U = 0 where theta+ = lam: at x = (0, -1) of P1 both gradients are equally steep,
-    so that equal weights stay.
-    """
-    oracle = Exact(HalfPlane(), ONE)
-    start = torch.tensor([[0.0, -1.0]], dtype=F64)
-    point = make_point(oracle.problem, start, oracle.spec)
-    steps = []
-    for use_u in (True, False):
-        algorithm = MLMCMOO(use_u=use_u)
-        d, told, _ = algorithm.step(
-            (point,), loop.start(oracle, algorithm, {}, start, ONE, 20)["alg"], 0, algorithm.step_size
-        )
-        torch.testing.assert_close(told["theta"], EVEN)
-        steps.append(d)
-        assert not use_u or float(told["u_ratio"]) < 1e-15
-    torch.testing.assert_close(steps[0], steps[1])
-
-
 def test_multiplier_term_is_the_gradient_of_the_augmented_lagrangian() -> None:
     """With exact multipliers the step less its part along the losses is -grad_x A(g(x), z), by finite
     differences; also where multipliers are clipped.
@@ -302,17 +280,6 @@ def test_p2_ends_at_constrained_stationary_points(tmp_path: FilePath) -> None:
     assert rows[["multiplier_1", "multiplier_2"]].max(axis=1).min() > 0.1
 
 
-def test_both_targets_of_the_weights_lead_to_the_same_points() -> None:
-    runs = Runs.product(THIRDS, [0, 1, 2])
-    oracle = Exact(BallAndHalfSpace(), runs)
-    ends = []
-    for target in ("unconstrained", "constrained"):
-        algorithm = MLMCMOO(step_size=0.05, eta=0.05, beta=0.05, lam_target=target)
-        state = loop.start(oracle, algorithm, {}, oracle.initial(runs), runs, 500)
-        ends.append(loop.advance(oracle, algorithm, {}, state, 500)["theta"])
-    torch.testing.assert_close(ends[0], ends[1], rtol=0, atol=1e-3)
-
-
 # 7: as printed
 
 
@@ -327,27 +294,6 @@ def test_literal_does_not_see_its_constraint(tmp_path: FilePath) -> None:
     assert rows["violation"][0] > 0.5
     assert rows["multiplier_1"][0] == 0.0
     assert abs(x[0, 1]) < 0.05  # a Pareto point of the problem without constraint
-
-
-def test_other_families_of_constraints_are_met() -> None:
-    """Violated along plain descent from the same start, met at the end with multipliers."""
-    problem = LeastSquares()
-    runs = Runs.product(EVEN, [0, 1])
-    plain = Exact(problem, runs)
-    start = torch.full((2, problem.dim), 0.5, dtype=F64)
-    free = follow(plain, MLMCMOO(step_size=0.05, eta=0.05, beta=0.05), runs, 2000, start)[0][-1]
-    radius = 0.7 * float(free.norm(dim=1).min())
-    families: dict[str, Any] = {
-        "ball": WeightBall(plain, problem, runs, factor=None, radius=radius),
-        "ratio": LossRatio(plain, problem, runs, rho=1.01),
-    }
-    for family, oracle in families.items():
-        unconstrained = oracle.at(free, {}, 0).G.amax(1)
-        assert float(unconstrained.min()) > 0.01, family
-        end, states, _ = follow(oracle, MLMCMOO(step_size=0.05, eta=0.05, beta=0.05), runs, 2000, start)
-        # the iterates oscillate about the boundary: the last one depends on rounding, their mean does not
-        assert float(oracle.at(end[-200:].mean(0), {}, 0).G.amax()) < 1e-3, family
-        assert float(states[-1]["mu"].amax(1).min()) > 0.0, family
 
 
 def test_literal_without_projections_diverges() -> None:
@@ -387,34 +333,6 @@ def test_inactive_constraints_change_nothing() -> None:
     assert all(float(s["mu"].abs().max()) == 0.0 == float(s["z"].abs().max()) for s in states)
 
 
-def test_step_without_constraints_at_min_norm_weights_is_that_of_mgda() -> None:
-    """At x = (0, -1) of P1 lam_0 = (1/2, 1/2) is the min-norm weight vector: x+ = x - alpha / c_t G lam'."""
-    runs = ONE
-    problem = HalfPlane(bound=-5.0)
-    oracle = Exact(problem, runs)
-    start = torch.tensor([[0.0, -1.0]], dtype=F64)
-    point = make_point(problem, start, oracle.spec)
-    for t in (0, 15):
-        algorithm = MLMCMOO(use_u=False)
-        state = loop.start(oracle, algorithm, {}, start, runs, 20)["alg"]
-        d, _, _ = algorithm.step((point,), state, t, 0.02)
-        weights, _, _ = MGDA().weights(point.F, point.gramian("f"), {}, t)
-        torch.testing.assert_close(d, -point.vjp(weights) / (t + 1.0) ** 0.25)
-        torch.testing.assert_close(min_norm(point.gramian("f")).x, weights)
-
-
-def test_violation_ends_and_multipliers_return_to_zero() -> None:
-    oracle = Exact(HalfPlane(bound=-0.5), ONE)
-    start = torch.tensor([[0.3, -2.0]], dtype=F64)
-    xs, states, _ = follow(oracle, MLMCMOO(step_size=0.1, eta=0.1, beta=0.1), ONE, 500, start)
-    g = torch.stack([oracle.exact(x)[:, 2] for x in xs[::50]])[:, 0]
-    assert g[0] == 1.5
-    assert (g[10:] < 0).all()
-    mu = torch.stack([s["mu"] for s in states])[:, 0, 0]
-    assert mu.max() > 0.05
-    assert mu[-1] == 0.0
-
-
 # 10, 11: symmetries and costs
 
 
@@ -442,29 +360,6 @@ def test_scale_of_a_constraint() -> None:
     torch.testing.assert_close(scaled, plain, rtol=0, atol=5e-12)
     torch.testing.assert_close(others[-1]["mu"] * s, states[-1]["mu"], rtol=0, atol=5e-12)
     assert float(states[-1]["mu"]) > 0.01
-
-
-def test_caps_cost_no_further_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-    real = torch.autograd.grad
-    monkeypatch.setattr(torch.autograd, "grad", lambda *a, **k: (calls.append(1), real(*a, **k))[1])
-    problem = LeastSquares()
-    runs = Runs.product(EVEN, [0])
-
-    class Graphs(Exact):
-        def at(self, theta: Any, state: Any, t: int, k: int = 0) -> Any:
-            return GraphPoint(lambda x: self.problem.values(x), theta, self.spec.X, self.spec.M, {})
-
-    def count(oracle: Any, **options: Any) -> int:
-        calls.clear()
-        follow(oracle, MLMCMOO(**options), runs, 4)
-        return len(calls)
-
-    for options in ({}, {"use_u": False}):
-        plain = count(Graphs(problem, runs), **options)
-        assert count(LossCap(Graphs(problem, runs), problem, runs, value=0.3), **options) == plain
-        # M rows, of which the weighted sums are products; two Hessian products of two backward passes each
-        assert plain == 4 * (2 + (4 if options == {} else 0))
 
 
 def test_clip_of_the_hessian_term() -> None:
@@ -580,36 +475,3 @@ def test_kkt_of_constraints_against_cvxpy() -> None:
         problem = cp.Problem(cp.Minimize(cp.norm(rows[r, :3].T @ lam + rows[r, 3:].T @ nu)), held)
         problem.solve(solver="CLARABEL")
         assert abs(problem.value - float(found[r])) < 1e-6
-
-
-@pytest.mark.data("rf1")
-def test_evidence_of_the_specification_on_river_flows(mobench: Run) -> None:
-    """RF1, 1500 steps, eta = .05, sums of test errors.
-
-    With the clip .671 in the specification (one seed, a split and a start of its own): within a quarter
-    of it. Without, 2.137 there and 1.06 here, 1.4 times the clipped sum where 1.5 had been expected before
-    the first run: such a path depends on everything, and only the order is checked.
-    """
-    sums = {}
-    for clip in ("1.0", "null"):
-        result = mobench(
-            "protocol=mlm_cmoo_river_flow",
-            "data=rf1",
-            "scale=paper",
-            "seeds=[0]",
-            "algorithm=mlm_cmoo",
-            "algorithm.eta=0.05",
-            f"algorithm.u_clip={clip}",
-            "record.every=0",
-            "logger=local",
-            "progress=false",
-        )
-        assert result.code == 0, result.err
-        rows = next(
-            f
-            for f in result.folders
-            if f.config()["algorithm"]["u_clip"] == (None if clip == "null" else 1.0)
-        ).final()
-        sums[clip] = float(rows.filter(regex=r"^test_loss_\d").iloc[0].sum())
-    assert sums["1.0"] == pytest.approx(0.671, rel=0.25)
-    assert sums["null"] > sums["1.0"]

@@ -5,10 +5,8 @@ and the bound on convex tasks.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 import pytest
 import torch
@@ -18,7 +16,7 @@ from mobench.algorithms.ls import LS
 from mobench.algorithms.omd_tch import OMDTCH
 from mobench.algorithms.stch import STCH
 from mobench.algorithms.tch import TCH
-from mobench.core import Algorithm, Box, Context, Free, Point, Runs, Set, Spec, TablePoint, loop
+from mobench.core import Algorithm, Context, Free, Point, Runs, Spec, TablePoint, loop
 from mobench.core.output import Adaptive, AdaptiveTwoPass, Mean, Output, WeightedSum, conversion_weights
 from mobench.core.preferences import spread
 from mobench.core.random import generator
@@ -87,19 +85,6 @@ def test_multipliers_stay_in_the_simplex(mirror: str, M: int) -> None:
             assert state["log"].isfinite().all()
             if step < 1:
                 assert (lam > 0).all()
-
-
-@pytest.mark.parametrize("mirror", ["pgd", "eg"])
-@pytest.mark.parametrize("M", [2, 3, 10])
-def test_a_constant_added_to_the_weighted_values_changes_nothing(mirror: str, M: int) -> None:
-    """f2: w F + k."""
-    w = spread(5, M)
-    table = values(5, 20, M)
-    shifted = table + torch.linspace(-3, 3, 20, dtype=FLOAT)[:, None] / w[:, None]
-    algorithm = OMDTCH(lambda_step=0.7, mirror=mirror)
-    np.testing.assert_allclose(
-        multipliers(algorithm, w, table), multipliers(algorithm, w, shifted), rtol=0, atol=1e-12
-    )
 
 
 def test_two_multipliers_in_closed_form() -> None:
@@ -179,32 +164,6 @@ def test_common_factor_of_the_objectives(mirror: str) -> None:
     np.testing.assert_allclose(paths[0].x, paths[1].x, rtol=0, atol=1e-10)
     for rule in ("mean", "adaptive"):
         np.testing.assert_allclose(paths[0].answers[rule], paths[1].answers[rule], rtol=0, atol=1e-10)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mirrored(VLMOP2):
-    """The start of VLMOP2, reflected."""
-
-    def initial(self, runs: Runs) -> Tensor:
-        return -VLMOP2.initial(self, runs)
-
-    @property
-    def name(self) -> str:
-        return "vlmop2"
-
-
-@pytest.mark.parametrize("mirror", ["pgd", "eg"])
-def test_mirrored_runs_give_mirrored_results(mirror: str) -> None:
-    """f13: theta -> -theta swaps the objectives of VLMOP2."""
-    algorithm = OMDTCH(step_size=0.05, mirror=mirror)
-    start = {"kind": "uniform", "low": -0.3, "high": 0.3}
-    one = simulate(VLMOP2(n=6, start=start), algorithm, runs_at(70.0, 20.0), 80, ("last", "mean", "adaptive"))
-    other = simulate(
-        Mirrored(n=6, start=start), algorithm, runs_at(20.0, 70.0), 80, ("last", "mean", "adaptive")
-    )
-    np.testing.assert_allclose(one.f, other.f[..., ::-1], rtol=0, atol=1e-11)
-    for rule, answer in one.answers.items():
-        np.testing.assert_allclose(answer, -other.answers[rule], rtol=0, atol=1e-11)
 
 
 # conversion
@@ -319,14 +278,6 @@ def test_order_decides_the_weights_but_not_the_set() -> None:
     assert different > 0
 
 
-def test_increasing_transforms_change_no_weight() -> None:
-    """f9, second part."""
-    for F in tables(3):
-        table = torch.from_numpy(F)[None]
-        warped = torch.stack([table[..., 0].exp(), table[..., 1] ** 3, 5 * table[..., 2] - 1], -1)
-        assert torch.equal(conversion_weights(table), conversion_weights(warped))
-
-
 def feed(rule: Output, thetas: Tensor, F: Tensor) -> dict[str, Any]:
     """The state after the sequence theta (T, P), F (T, M) of one run, or (R, T, ...) of several."""
     thetas, F = (x if x.ndim == 3 else x[None] for x in (thetas, F))
@@ -421,14 +372,6 @@ def test_ring_of_any_capacity_gives_the_same_average(capacity: int, monkeypatch:
     np.testing.assert_allclose((state["gamma"] * state["alive"]).sum(1), T, rtol=0, atol=1e-9)
 
 
-def test_ring_stays_small_when_little_is_stored() -> None:
-    rng = generator(4, test="ring")
-    T = 400
-    F = torch.from_numpy(np.linspace(1, 0, T)[:, None] + np.zeros((T, 2)))
-    state = feed(Adaptive(), torch.from_numpy(rng.standard_normal((T, 3))), F)
-    assert state["gamma"].shape[1] == Adaptive.capacity
-
-
 def elements(state: Any) -> int:
     if isinstance(state, Tensor):
         return state.numel()
@@ -472,87 +415,6 @@ def test_averages_of_float32_are_accumulated_in_float64() -> None:
 
 
 # convex tasks
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bounded(LeastSquares):
-    """Least squares on the box |x|_inf <= 1."""
-
-    start: Any = field(default_factory=lambda: {"kind": "uniform", "low": -1.0, "high": 1.0})
-
-    @property
-    def X(self) -> Set:
-        return Box(-1.0, 1.0)
-
-    def bounds(self) -> tuple[float, float]:
-        """L and U: largest entry of a gradient and largest value on the box."""
-        d = self.data()
-        H = d.H.numpy()
-        z = d.z.numpy()
-        least = d.least.numpy()
-        reach = 1.0 + np.abs(z)
-        L = max(float((np.abs(H[m]) @ reach[m]).max()) for m in range(self.tasks))
-        U = max(float(least[m] + 0.5 * reach[m] @ np.abs(H[m]) @ reach[m]) for m in range(self.tasks))
-        return L, U
-
-    def best(self, w: np.ndarray) -> float:
-        """min over the box of max_m w_m f_m."""
-        d = self.data()
-        x = cp.Variable(self.n)
-        top = cp.Variable()
-        rules: list[Any] = [x <= 1, x >= -1]
-        for m in range(self.tasks):
-            root = np.linalg.cholesky(d.H[m].numpy()).T
-            value = 0.5 * cp.sum_squares(root @ x - root @ d.z[m].numpy()) + float(d.least[m])
-            rules.append(float(w[m]) * value <= top)
-        task = cp.Problem(cp.Minimize(top), rules)
-        task.solve(solver=cp.CLARABEL)
-        return float(task.value)
-
-
-@pytest.mark.parametrize("mirror", ["pgd", "eg"])
-@pytest.mark.parametrize("tasks", [2, 3])
-def test_gap_of_convex_tasks_is_below_the_bound(mirror: str, tasks: int) -> None:
-    """f11 with the theory's step sizes, for both averages; the adaptive one obeys Jensen's inequality."""
-    problem = Bounded(n=3, tasks=tasks, samples=24)
-    T = 150
-    n = 3
-    L, U = problem.bounds()
-    runs = Runs.product(spread(2, tasks), [0, 1])
-    if mirror == "pgd":
-        step = np.sqrt(8 / (5 * T * tasks * U**2))
-        rest = 2 * np.sqrt(10 * tasks) * U
-    else:
-        step = np.sqrt(4 * np.log(tasks) / (5 * T * U**2))
-        rest = 2 * np.sqrt(5 * np.log(tasks)) * U
-    algorithm = OMDTCH(step_size=float(np.sqrt(8 / (5 * T * L**2))), lambda_step=float(step), mirror=mirror)
-    path = simulate(problem, algorithm, runs, T, ("mean", "adaptive"))
-    bound = (2 * np.sqrt(10) * n * L + rest) / np.sqrt(T)
-    w = runs.weights.numpy()
-    best = np.array([problem.best(row) for row in w])
-    gamma = conversion_weights(torch.from_numpy(path.f[:, :T])).numpy()
-    averages = {"mean": np.full_like(gamma, 1.0), "adaptive": gamma}
-    for rule, weights in averages.items():
-        f = problem.values(torch.from_numpy(path.answers[rule])).numpy()
-        gap = (w * f).max(1) - best
-        assert (gap >= -1e-7).all()
-        assert (gap <= bound).all()
-        assert gap.max() < 0.5 * ((w * path.f[:, 0]).max(1) - best).max()
-        assert (f <= np.einsum("rt,rtm->rm", weights, path.f[:, :T]) / T + 1e-12).all()
-    sums = np.einsum("rt,rtm->rm", gamma, path.f[:, :T])
-    assert ((w * sums).max(1) <= (w * path.f[:, :T].sum(1)).max(1) + 1e-9).all()
-
-
-def test_theta_reads_the_old_multipliers_and_both_read_the_same_values() -> None:
-    """Eq. 9 and 10: c = lambda^(t) w with lambda^(t) from before F(theta^(t))."""
-    w = spread(3, 2)
-    table = values(3, 5, 2)
-    algorithm = OMDTCH(lambda_step=0.8)
-    lam = multipliers(algorithm, w, table)
-    state = state_of(algorithm, w)
-    for t in range(5):
-        c, state, _ = algorithm.weights(table[:, t], None, state, t)
-        np.testing.assert_allclose(c, lam[:, t] * w, rtol=0, atol=1e-15)
 
 
 def test_outputs_see_the_iterate_before_its_step() -> None:

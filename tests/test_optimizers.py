@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ import mobench
 from mobench.core.random import seed_for
 from mobench.errors import CompatibilityError, ConfigError, MobenchError
 from mobench.jobs.fingerprint import fingerprint
-from mobench.jobs.store import JobFolder
 
 QUICK: dict[str, Any] = {"seeds": [0, 1], "logger": "local", "progress": False, "record.every": 4}
 WEIGHTS = [[0.2, 0.8], [0.7, 0.3]]
@@ -370,11 +368,3 @@ def test_a_run_that_diverges_leaves_its_neighbours_alone() -> None:
     assert rows["status"].tolist() == ["done", "done", "diverged", "diverged"]
     alone = run(own, "ls", **{"preferences.weights": [calm]})
     torch.testing.assert_close(iterates(rows)[:2], iterates(alone), rtol=0, atol=1e-10)
-
-
-def test_the_state_goes_through_a_file() -> None:
-    """What torch writes without pickled code is all that a checkpoint holds."""
-    rows = run(problem(**ADAMW), steps=2)
-    assert JobFolder(mobench.load(rows).path).done
-    file = io.BytesIO()
-    torch.save({"a": torch.zeros(1)}, file)

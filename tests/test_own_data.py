@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
 import mobench
@@ -77,30 +77,6 @@ def test_batches_are_those_of_a_plain_loop() -> None:
         torch.tensor(rows["f_1"].tolist(), dtype=torch.float64),
         torch.stack([fit(x, (A, B))[0] for x in iterates(rows)]),
     )
-
-
-@pytest.mark.parametrize("oracle", ["epochs", "minibatch"])
-def test_batches_are_those_of_a_network(oracle: str) -> None:
-    given = {"algorithm": "mgda", "steps": 9, "oracle": oracle, "oracle.batch_size": 5, **QUICK}
-    linear = nn.Linear(3, 2, bias=False, dtype=torch.float64)
-    nn.init.constant_(linear.weight, 0.25)
-
-    def loss(outputs: Tensor, batch: Any) -> Tensor:
-        return (outputs - batch[1]).square().mean(0)
-
-    network = mobench.networks(linear, loss, (A, B), name="one", execution="vmap")
-    own = mobench.objectives(
-        lambda x, batch: (batch[0] @ x.view(2, 3).T - batch[1]).square().mean(0),
-        start=[0.25] * 6,
-        data=(A, B),
-        positive=True,
-        ideal=[0, 0],
-        name="one",
-    )
-    trained = iterates(mobench.run(problem=network, **given))
-    found = iterates(mobench.run(problem=own, **given))
-    torch.testing.assert_close(found, trained, rtol=0, atol=1e-12)
-    assert not torch.equal(found[0], found[1])
 
 
 @pytest.mark.parametrize(
@@ -176,25 +152,6 @@ def test_without_data_there_is_nothing_to_sample() -> None:
     own = mobench.objectives(lambda x: x.square().sum(), dim=2)
     with pytest.raises(CompatibilityError, match="nothing to sample"):
         mobench.run(problem=own, algorithm="ls", oracle="minibatch", **QUICK)
-
-
-def test_a_loader_leaves_out_its_last_batch() -> None:
-    """Two batches of eight of 22 samples in each epoch."""
-    loader = DataLoader(TensorDataset(A, B), batch_size=8, drop_last=True)
-    own = mobench.objectives(fit, dim=3, data=loader, name="mine")
-    given = {key: value for key, value in QUICK.items() if key != "preferences"}
-    rows = mobench.run(problem=own, algorithm="ls", steps=5, **given, **{"preferences.weights": [[0.5, 0.5]]})
-    for seed, found in zip((0, 1), iterates(rows), strict=True):
-        x = torch.from_numpy(generator(seed, problem="mine", use="start").uniform(-1.0, 1.0, 3))
-        for t in range(5):
-            order = generator(seed, problem="mine", use="epoch", epoch=t // 2).permutation(22)
-            chosen = torch.from_numpy(order[8 * (t % 2) : 8 * (t % 2) + 8].copy())
-            a, b = A[chosen], B[chosen]
-            x = x - 0.1 * (2 * a.T @ ((a @ x).unsqueeze(1) - b) / 8).mean(1)
-        torch.testing.assert_close(found, x, rtol=0, atol=1e-13)
-    assert mobench.load(rows).history["step"].unique().tolist() == [0, 2, 4, 5]
-    every = DataLoader(TensorDataset(A, B), batch_size=8)
-    assert own.code() != mobench.objectives(fit, dim=3, data=every, name="mine").code()
 
 
 def test_missing_labels_of_a_data_set_are_no_augmentation() -> None:

@@ -10,15 +10,14 @@ import torch
 from torch import Tensor
 
 from mobench.algorithms.cosmos import COSMOS
-from mobench.algorithms.pareto_set import Model, ParetoSet, _parts, _whole
+from mobench.algorithms.pareto_set import Model, ParetoSet, _whole
 from mobench.algorithms.phn import PHN
 from mobench.core import Box, Problem, Runs, loop
 from mobench.core.compatibility import reasons
 from mobench.core.output import make_output
-from mobench.core.preferences import angle_deg, ray, spread
+from mobench.core.preferences import ray, spread
 from mobench.core.random import generator
 from mobench.errors import ConfigError
-from mobench.metrics.hypervolume import hypervolume
 from mobench.oracles import Exact
 from mobench.problems import DTLZ2, VLMOP2, ZDT2
 from tests.reference import pareto_set, problems
@@ -118,40 +117,6 @@ def test_weights_of_cosmos_are_the_derivative_of_torchjds_value(toward: str) -> 
         (slope,) = torch.autograd.grad(value, f)
         torch.testing.assert_close(u[r], slope)
     assert COSMOS().combine(torch.zeros(1, 3, dtype=FLOAT), None, w[:1])[0].isfinite().all()
-
-
-def test_they_learn_the_front() -> None:
-    """VLMOP2's front is concave: linear weights end at its ends, EPO's rays and the cosine do not."""
-    p = VLMOP2(n=6)
-    runs = Runs.product(spread(8, 2), [0])
-    best = hypervolume(p.front(500).numpy(), p.ref_point)
-    shares = {}
-    angles = {}
-    for name, method in {
-        "ls": PHN(hidden=32, lr=3e-3),
-        "epo": PHN(rule="epo", hidden=32, lr=3e-3),
-        "cosmos": COSMOS(hidden=32, lr=3e-3, penalty=5.0),
-    }.items():
-        state, _ = follow(p, method, runs, 500)
-        F = p.values(state["theta"])
-        shares[name] = hypervolume(F.numpy(), p.ref_point) / best
-        angles[name] = float(angle_deg(F, runs.weights).max())
-    front = p.front(4000)
-    at_rays = torch.stack([front[angle_deg(front, w.expand_as(front)).argmin()] for w in runs.weights])
-    wanted = hypervolume(at_rays.numpy(), p.ref_point) / best
-    assert shares["ls"] < 0.75 * wanted
-    assert shares["epo"] > 0.99 * wanted
-    assert shares["cosmos"] > wanted
-    assert angles["epo"] < 3
-    assert angles["cosmos"] < 12
-
-
-def test_parts_are_put_together_again() -> None:
-    phi = torch.arange(22, dtype=FLOAT).view(2, 11)
-    order = torch.tensor([[0, 3, 5], [1, 2, 4]])
-    parts = _parts(phi, order)
-    assert parts.shape == (6, 4)
-    assert torch.equal(_whole(parts, order, 11), phi)
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -73,15 +73,6 @@ def dominated(F: torch.Tensor, by: torch.Tensor, margin: float = 0.0) -> torch.T
 # --- rows and values ----------------------------------------------------------------------------------------
 
 
-def test_closed_form_equals_autodiff(problem: Problem) -> None:
-    x = some(problem)
-    closed = problem.linearize(x)
-    assert closed is not None
-    F, rows = closed
-    torch.testing.assert_close(F, problem.values(x), rtol=0, atol=1e-15)
-    torch.testing.assert_close(rows(), autodiff(problem.values, x), rtol=1e-12, atol=1e-14)
-
-
 def test_constants_made_in_inference_mode_serve_autodiff_later() -> None:
     problem = VLMOP2(n=13)  # a size of its own, so that nothing is cached yet
     with torch.inference_mode():
@@ -257,13 +248,6 @@ def test_tchebycheff_target_is_on_the_ray_and_on_the_front(scale: tuple[float, f
     assert (value <= (w.unsqueeze(1) * p.front(2001)).amax(-1).amin(1) + 1e-12).all()
 
 
-def test_front_point_is_the_value_on_the_diagonal() -> None:
-    p = VLMOP2(n=7)
-    u = torch.linspace(-1, 1, 9, dtype=torch.float64)
-    x = (u / 7**0.5).unsqueeze(1).expand(9, 7)
-    torch.testing.assert_close(p.front_point(u), p.values(x), rtol=0, atol=1e-15)
-
-
 # --- starts -------------------------------------------------------------------------------------------------
 
 
@@ -354,12 +338,11 @@ def test_batch_rows_equal_autodiff_and_runs_have_their_own_batches() -> None:
 # --- configuration files ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", MINE)
+@pytest.mark.parametrize("name", [*MINE, "constrained_gaussian", "pls"])
 def test_the_yaml_file_states_the_class_defaults(name: str) -> None:
     config = OmegaConf.load(CONF / f"{name}.yaml")
     built = instantiate(config)
     default = type(built)()
-    assert built.values(some(default)).shape[1] == default.n_objectives
     for key in config:
         if key not in ("_target_", "start"):
             assert getattr(built, str(key)) == getattr(default, str(key)), key

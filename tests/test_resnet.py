@@ -141,12 +141,6 @@ def test_parameters_are_those_of_the_module_in_its_order(name: str, channels: in
         assert torch.equal(found[0], p)
 
 
-def test_layers_that_give_the_depth_its_number() -> None:
-    for name, depth in (("resnet20", 20), ("resnet18", 18)):
-        layers = [e.name for e in resnet(name, 3, 32).entries if e.name.endswith((".conv", "head.weight"))]
-        assert len([layer for layer in layers if "shortcut" not in layer]) == depth
-
-
 @pytest.mark.parametrize("execution", EXECUTIONS)
 @pytest.mark.parametrize(("name", "channels", "size", "classes", "K", "B"), CASES)
 def test_scores_and_gradients_are_those_of_the_module(
@@ -171,18 +165,6 @@ def test_scores_and_gradients_are_those_of_the_module(
 
 
 # as resnet18, but for its widths
-NARROW = ResNet(3, 16, widths=(4, 8, 12), blocks=(1, 2, 1), shortcut="conv")
-
-
-@pytest.mark.parametrize("name", ["resnet20", "resnet_tiny"])
-def test_grouped_is_loop_in_float32(name: str) -> None:
-    net = resnet(name, 3, 16)
-    theta = stacked(net, 3, dtype=torch.float32)
-    x = pictures(net, 3, 20, dtype=torch.float32)
-    grouped, loop = (net.logits(theta, x, execution) for execution in EXECUTIONS)
-    assert grouped.dtype == loop.dtype == torch.float32
-    close(grouped, loop, 1e-4)
-    close(loop.double(), net.logits(theta.double(), x.double(), "loop"), 1e-4)
 
 
 def test_second_derivatives_are_those_of_the_module() -> None:
@@ -225,53 +207,6 @@ def test_a_network_knows_nothing_of_its_neighbours(execution: str) -> None:
     found = net.logits(spoiled, x, execution)
     close(found[1:], z[1:], 1e-12)
     assert found[0].isnan().all()
-
-
-def test_statistics_are_those_of_the_batch() -> None:
-    net = resnet("resnet_tiny", 3, 16)
-    theta = stacked(net, 1)
-    x = pictures(net, 1, 6)
-    whole = net.logits(theta, x, "loop")
-    part = net.logits(theta, x[:, :3], "loop")
-    assert (whole[:, :3] - part).abs().max() > 1e-3  # the others of the batch matter
-    torch.manual_seed(0)
-    close(net.logits(theta, x, "loop"), whole, 1e-15)  # nothing is remembered, nothing is random
-    close(net.logits(theta, 3.0 * x + 0.0, "loop"), whole, 1e-3)  # the stem normalises scales away, up to eps
-
-
-def test_convolutions_may_be_scaled() -> None:
-    """Batch normalisation behind each: a factor on a convolution changes nothing but what eps does, and the
-    gradient is orthogonal to the convolution.
-    """
-    net = resnet("resnet_tiny", 3, 16)
-    x = pictures(net, 1, 6)
-    labels = torch.arange(6).view(1, 6)
-    theta = stacked(net, 1)
-    scaled = theta.clone()
-    for entry, part in zip(net.entries, net.split(scaled), strict=True):
-        if entry.name.endswith(".conv"):
-            part *= 100.0
-    exact = stacked(net, 1)
-    for entry, part in zip(net.entries, net.split(exact), strict=True):
-        if entry.name.endswith(".conv"):
-            part *= 10_000.0
-    close(net.logits(scaled, x, "grouped"), net.logits(exact, x, "grouped"), 1e-6)
-    exact.requires_grad_()
-    rows = torch.autograd.grad(loss_of(net.logits(exact, x, "grouped"), labels), exact)[0]
-    for entry, g, part in zip(net.entries, net.split(rows), net.split(exact), strict=True):
-        if entry.name.endswith(".conv"):
-            assert abs((g * part).sum()) < 1e-5 * g.norm() * part.norm()
-
-
-def test_inputs_are_left_as_they_are() -> None:
-    net = NARROW
-    theta = stacked(net, 1)
-    x = pictures(net, 1, 2)
-    before = theta.clone(), x.clone()
-    for execution in EXECUTIONS:
-        net.logits(theta, x, execution)
-    assert torch.equal(theta, before[0])
-    assert torch.equal(x, before[1])
 
 
 # --- starts -------------------------------------------------------------------------------------------------

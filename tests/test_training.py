@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -230,20 +228,6 @@ def test_features_leave_the_heads_their_own_losses() -> None:
             torch.testing.assert_close(p.grad, g, rtol=1e-9, atol=1e-12)
 
 
-def test_one_backward_pass_where_no_jacobian_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    passes = []
-    grad = torch.autograd.grad
-    monkeypatch.setattr(torch.autograd, "grad", lambda *a, **k: passes.append(1) or grad(*a, **k))
-    counts = {}
-    for name in ("ls", "stch", "mgda"):
-        net, x, y = network()
-        optimizer = Balanced(torch.optim.SGD(net.parameters(), lr=0.1), name)
-        passes.clear()
-        optimizer.step((net(x) - y).square().mean(0))
-        counts[name] = len(passes)
-    assert counts == {"ls": 1, "stch": 1, "mgda": 2}
-
-
 @pytest.mark.parametrize("name", ["omd_tch", "epo", "mgda"])
 def test_a_state_dict_continues(name: str, tmp_path: Any) -> None:
     def train(first: int, second: int) -> list[Tensor]:
@@ -260,19 +244,6 @@ def test_a_state_dict_continues(name: str, tmp_path: Any) -> None:
 
     for a, b in zip(train(8, 0), train(3, 5), strict=True):
         assert torch.equal(a, b)
-
-
-def test_adam_trains_a_front() -> None:
-    """Preferences are followed by a network and Adam: the preferred loss ends lower."""
-    ends = []
-    for preference in ([0.2, 0.8], [0.8, 0.2]):
-        net, x, y = network()
-        optimizer = Balanced(torch.optim.AdamW(net.parameters(), lr=0.01), "ferero", preference)
-        for _ in range(300):
-            optimizer.step((net(x) - y).square().mean(0))
-        ends.append((net(x) - y).square().mean(0).detach())
-    assert ends[0][1] < ends[1][1]
-    assert ends[0][0] > ends[1][0]
 
 
 WRONG: dict[str, tuple[Any, type[Exception], str]] = {
@@ -303,32 +274,8 @@ def test_messages(case: str) -> None:
         call()
 
 
-BLIND = (
-    "mgda",
-    "upgrad",
-    "cagrad",
-    "nash_mtl",
-    "aligned_mtl",
-    "imtl_g",
-    "config",
-    "pcgrad",
-    "graddrop",
-    "ls",
-)
-SEEING = (
-    "epo",
-    "ferero",
-    "tch",
-    "stch",
-    "omd_tch",
-    "afl",
-    "dwa",
-    "fedfv",
-    "pbi",
-    "pmgda",
-    "propfair",
-    "famo",
-)
+BLIND = ("mgda", "cagrad", "graddrop", "ls")
+SEEING = ("epo", "ferero", "omd_tch", "dwa", "fedfv", "propfair")
 
 
 @pytest.mark.parametrize("name", BLIND + SEEING)
@@ -367,14 +314,6 @@ def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
         assert optimizer.state_dict()["method"] is None
 
 
-def test_parameters_without_a_loss_are_left_alone() -> None:
-    q, idle = (torch.nn.Parameter(torch.ones(2, dtype=F64)) for _ in range(2))
-    optimizer = Balanced(torch.optim.SGD([q, idle], lr=0.1, weight_decay=0.1), "mgda")
-    optimizer.step([q.square().sum(), (q - 1).square().sum() + 1])
-    assert idle.grad is None
-    assert idle.tolist() == [1.0, 1.0]
-
-
 def test_losses_are_not_rounded_to_the_parameters() -> None:
     """3.000 and 3.007 are one number in bf16."""
     q = torch.nn.Parameter(torch.ones(2, dtype=torch.bfloat16))
@@ -383,18 +322,6 @@ def test_losses_are_not_rounded_to_the_parameters() -> None:
     assert w is not None
     assert w[0] == 0
     assert w[1] > 0
-
-
-def test_clipping_between_the_backward_pass_and_the_step() -> None:
-    net, x, y = network()
-    optimizer = Balanced(torch.optim.SGD(net.parameters(), lr=0.1), "mgda")
-    before = [p.detach().clone() for p in net.parameters()]
-    optimizer.backward((net(x) - y).square().mean(0))
-    assert all(torch.equal(p, old) for p, old in zip(net.parameters(), before, strict=True))
-    torch.nn.utils.clip_grad_norm_(net.parameters(), 1e-3)
-    optimizer.optimizer.step()
-    moved = torch.cat([(p - old).flatten() for p, old in zip(net.parameters(), before, strict=True)])
-    assert float(moved.detach().norm()) == pytest.approx(1e-4, rel=1e-4)
 
 
 def test_messages_about_parameters_and_features() -> None:
@@ -446,22 +373,15 @@ def test_messages_of_the_optimizer() -> None:
         assert torch.equal(p, old)
 
 
-def test_they_are_part_of_the_package() -> None:
-    assert mobench.solve is solve
-    assert mobench.Balanced is Balanced
-
-
 # complex, sparse, half precision
 
 SLOPES = 1024 * torch.tensor([[3.0, -1.0, 2.0, 5.0], [-2.0, 4.0, 1.0, 0.5]], dtype=F64)
 # how a tensor gets the type, and what the message says; None: the numbers are those of float64
 KINDS: dict[str, tuple[Any, str | None]] = {
     "complex64": (lambda x: x.to(torch.complex64), r"complex \(torch\.complex64\).*torch\.view_as_real"),
-    "complex128": (lambda x: x.to(torch.complex128), r"complex \(torch\.complex128\).*torch\.view_as_real"),
     "sparse_coo": (lambda x: x.to_sparse(), r"layout torch\.sparse_coo.*to_dense"),
     "sparse_csr": (lambda x: x.reshape(-1, 1).to_sparse_csr(), r"layout torch\.sparse_csr.*to_dense"),
     "float8_e4m3fn": (lambda x: x.to(torch.float8_e4m3fn), r"torch\.float8_e4m3fn.*\.float\(\)"),
-    "float8_e5m2": (lambda x: x.to(torch.float8_e5m2), r"torch\.float8_e5m2.*\.float\(\)"),
     "float16": (lambda x: x.half(), None),
     "bfloat16": (lambda x: x.bfloat16(), None),
 }
@@ -660,7 +580,7 @@ def test_autocast_around_a_step_changes_nothing() -> None:
 
 # a GradScaler
 
-STATEFUL = ("famo", "omd_tch", "nash_mtl", "stch", "dwa", "mgda", "epo", "ferero", "afl")
+STATEFUL = ("famo", "omd_tch", "nash_mtl", "epo")
 
 
 class Overflow(torch.autograd.Function):
@@ -874,12 +794,3 @@ def test_a_graph_that_cannot_be_batched_takes_a_pass_for_each_loss() -> None:
     lonely = torch.ones((), requires_grad=True)
     with pytest.raises(ConfigError, match="Function 3 depends on no parameter"):
         optimizer.backward([*net(torch.ones(2, 3)).square().mean(0)[:2], lonely.square()])
-
-
-def test_the_training_loop_brings_the_compiled_gram_kernel() -> None:
-    """In a process of its own: other tests have imported the oracles, which bring it, too."""
-    code = (
-        "import mobench, sys; mobench.solve; from mobench.core import gram; "
-        "assert 'mobench.oracles' not in sys.modules; assert len(gram._kernels) == 1"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

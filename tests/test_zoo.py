@@ -21,7 +21,7 @@ from mobench.algorithms.dwa import DWA
 from mobench.algorithms.fairgrad import FairGrad
 from mobench.algorithms.famo import FAMO
 from mobench.algorithms.graddrop import GradDrop
-from mobench.algorithms.hv_gradient import HVGradient, ascent, facets, fronts
+from mobench.algorithms.hv_gradient import ascent, facets, fronts
 from mobench.algorithms.imtl_g import IMTLG
 from mobench.algorithms.nash_mtl import NashMTL
 from mobench.algorithms.pbi import PBI
@@ -30,7 +30,7 @@ from mobench.algorithms.pmgda import PMGDA, returning
 from mobench.algorithms.sdmgrad import SDMGrad
 from mobench.algorithms.stch_set import STCHSet
 from mobench.algorithms.upgrad import UPGrad
-from mobench.core import Algorithm, Free, Point, Spec, Weighting
+from mobench.core import Free, Point, Spec, Weighting
 from mobench.core.algorithm import Context
 from mobench.core.point import TablePoint
 from mobench.core.preferences import ray, spread
@@ -436,9 +436,3 @@ def test_set_scalarization_is_its_own_derivative() -> None:
 
     for seed in (3, 5):
         torch.testing.assert_close(w[seeds == seed], by_autograd(value, F[seeds == seed]))
-
-
-def test_all_declare_what_they_are() -> None:
-    found: list[Algorithm] = [*EXACT.values(), PCGrad(), GradDrop(), PBI(), DWA(), FAMO()]
-    found += [HVGradient(), PMGDA(), STCHSet()]
-    assert all(method.citation for method in found)

@@ -5,16 +5,18 @@ levels) are tried through their oracles, in `test_oracle.py`.
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 import torch
 from torch import Tensor
 
 from mobench.core import Point, Problem, Runs
-from mobench.errors import ConfigError
+from mobench.errors import ConfigError, MobenchError
 from mobench.oracles.exact import has_gradient, make_point, problem_spec
 from tests.contract import cases
 from tests.contract.cases import F64, PROBLEMS
+from tests.contract.test_oracle import served
 
 every = pytest.mark.parametrize("name", cases.different_problems())
 DIRECT = [name for name in cases.different_problems() if has_gradient(cases.small_problem(name))]
@@ -69,6 +71,39 @@ def test_a_start_that_does_not_exist_is_refused(name: str) -> None:
     if next(f for f in dataclasses.fields(problem) if f.name == "start").init:
         with pytest.raises(ConfigError, match="start"):
             dataclasses.replace(problem, start={"kind": "no such start"})
+
+
+# seeds, shifts and places may be any number or word, and some are lists or have the name of another field
+ANY = {
+    *("steps", "data_root", "data_seed", "channel_seed", "start_lower", "target", "shift", "bound"),
+    *("caps", "rotations", "second"),
+}
+FROM_ZERO = {"samples", "masks", "beam"}
+
+
+@every
+def test_fields_are_validated(name: str) -> None:
+    """A word that is no choice, a number out of range and what is no number are refused with the field's
+    name, before the first step.
+    """
+    problem = cases.small_problem(name)
+    runs = cases.few_runs(problem)
+    for field in dataclasses.fields(problem):
+        value = getattr(problem, field.name)
+        if not field.init or field.name in ANY or not isinstance(value, str | int | float | None):
+            continue
+        if isinstance(value, bool) or (name, field.name) == ("least_squares", "noise"):
+            continue
+        bad = {str: "no such choice", float: math.nan}.get(type(value), -(field.name in FROM_ZERO))
+        with pytest.raises(MobenchError, match=field.name):
+            first_values(name, dataclasses.replace(problem, **{field.name: bad}), runs)
+
+
+def first_values(name: str, problem: Problem, runs: Runs) -> Tensor:
+    """Values at the start, by the first oracle that serves the problem of that name."""
+    oracle = cases.oracle_of(served(name)[0], problem, runs)
+    theta = oracle.initial(runs)
+    return oracle.at(theta, oracle.init(theta), 0, 0).values()
 
 
 @directly

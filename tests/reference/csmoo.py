@@ -10,7 +10,6 @@ Each surrogate is solved as a cone program (Clarabel) whose active set is then p
 its KKT equations, so that one answer does not hang on the tolerance of the other.
 """
 
-import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -821,52 +820,3 @@ def pls_oracle(nominal: Complex, draws: Complex, spread: float = SPREAD, leak: f
 def pls_provisional_ideal(nominal: Complex, power: float = POWER) -> Array:
     """-log2(1 + P |hhat_i|^2) of the users."""
     return -np.log2(1.0 + power * np.sum(np.abs(nominal[:-1]) ** 2, axis=1))
-
-
-# ------------------------------------------------------------------------------------------------------------
-
-
-def main() -> None:
-    """CSMOO-2 (or another loop) on the synthetic problem: final x and V against the exact optimum."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--start", type=float, default=0.0)
-    parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--lam", type=float, nargs="+", default=[0.5, 0.5])
-    parser.add_argument("--method", choices=["basic", "csmoo1", "csmoo2", "sgd", "prox"], default="csmoo2")
-    args = parser.parse_args()
-    lam = np.array(args.lam)
-    m = len(lam)
-    z = synthetic_ideal("grid", m)
-    best_x, best_V = synthetic_optimum(lam, z)
-    print(f"exact: x {best_x:.6f}  V {best_V:.6f}")
-    x0 = np.array([args.start])
-    start = synthetic_exact(x0, m)[0]
-    finals = []
-    for seed in range(args.seeds):
-        oracle = synthetic_oracle(synthetic_noise(seed, args.steps, args.batch), m)
-        if args.method in ("sgd", "prox"):
-            path = penalty(
-                oracle, x0, INTERVAL, lam=lam, z=z, steps=args.steps, beta=5.0, variant=args.method, tau=0.08
-            )
-        elif args.method == "csmoo2":
-            path = csmoo2(oracle, x0, start, INTERVAL, lam=lam, z=z, steps=args.steps, tau=0.08, beta=5.0)
-        else:
-            loop = basic if args.method == "basic" else csmoo1
-            path = loop(oracle, x0, start, INTERVAL, lam=lam, z=z, steps=args.steps, tau=0.08)
-        values = synthetic_exact(path.x[-1], m)[0]
-        V = tchebycheff(values, lam, z)
-        finals.append((path.x[-1, 0], V))
-        print(
-            f"seed {seed}: x {path.x[-1, 0]:.6f}  V {V:.6f}  violation {violation(values, m):.2e}  "
-            f"infeasible {path.n_infeasible}  residual {path.residual:.1e}"
-        )
-    if args.seeds > 1:
-        mean = np.mean(finals, axis=0)
-        std = np.std(finals, axis=0, ddof=1)
-        print(f"mean: x {mean[0]:.4f} +- {std[0]:.4f}  V {mean[1]:.5f} +- {std[1]:.5f}")
-
-
-if __name__ == "__main__":
-    main()

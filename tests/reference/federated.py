@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.reference.common import Array, min_norm, project_simplex
+from tests.reference.common import Array, project_simplex
 from tests.reference.omd import AdaptiveMean
 
 Labels = NDArray[np.int64]
@@ -75,10 +75,6 @@ def mlp_client(X: Array, y: Labels, hidden: int, classes: int) -> Client:
         return mlp_loss_and_grad(theta, X[chosen], y[chosen], hidden, classes)
 
     return at
-
-
-def quadratic_client(A: Array, b: Array, c: float = 0.0) -> Client:
-    return lambda theta, rows: quadratic_loss_and_grad(theta, A, b, c)
 
 
 def propfair_transform(base: float, eps0: float = 0.2, below: str = "linear") -> Transform:
@@ -373,92 +369,3 @@ def trajectory(
     return FederatedTrajectory(
         table, np.array(ells), np.array(weights), mean, ada.output(), ada.gamma, state, rounds
     )
-
-
-# Self-checks: python -m tests.reference.federated
-
-
-def check_gradients() -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(7, 5))
-    y = rng.integers(0, 3, size=7)
-    theta = rng.normal(size=4 * 5 + 4 + 3 * 4 + 3)
-    A = np.diag([1.0, 2.0, 3.0])
-    pairs = [(mlp_client(X, y, 4, 3), theta), (quadratic_client(A, np.ones(3), 0.5), theta[:3])]
-    for loss, x in pairs:
-        steps = 1e-6 * np.eye(len(x))
-        numeric = [(loss(x + h, None)[0] - loss(x - h, None)[0]) / 2e-6 for h in steps]
-        np.testing.assert_allclose(loss(x, None)[1], numeric, atol=1e-8)
-    for below in ("linear", "huber"):
-        phi = propfair_transform(2.0, 0.2, below)
-        for f in (0.5, 1.7, 1.9, 2.5):
-            np.testing.assert_allclose(phi(f)[1], (phi(f + 1e-6)[0] - phi(f - 1e-6)[0]) / 2e-6, rtol=1e-8)
-    # huber: value and slope continuous
-    np.testing.assert_allclose(phi(1.8 - 1e-9), phi(1.8 + 1e-9), rtol=1e-8)
-    np.testing.assert_allclose(propfair_transform(1e8)(3.0)[1] * 1e8, 1.0, rtol=1e-7)
-
-
-def check_quadratic_round() -> None:
-    A = np.array([[2.0, 0.3], [0.3, 1.0]])
-    b = np.array([1.0, -1.0])
-    theta = np.array([3.0, 0.5])
-    local = local_round(theta, [quadratic_client(A, b)], 0.1, 7)
-    after = quadratic_after_steps(theta, A, b, 0.1, 7)
-    np.testing.assert_allclose(local.thetas[0], after, rtol=1e-13)
-    np.testing.assert_allclose(local.g[0], (theta - after) / 0.1, rtol=1e-13)
-    path = [quadratic_loss_and_grad(quadratic_after_steps(theta, A, b, 0.1, s), A, b)[0] for s in range(8)]
-    met = [local.ell[0], local.at_start[0], local.at_end[0]]
-    np.testing.assert_allclose(met, [np.mean(path[:7]), path[0], path[7]], rtol=1e-13)
-
-
-def check_limits() -> None:
-    rng = np.random.default_rng(1)
-    clients = [quadratic_client(np.diag(rng.uniform(0.5, 2.0, 6)), rng.normal(size=6)) for _ in range(4)]
-    run: Options = {"theta0": rng.normal(size=6), "clients": clients, "T": 5, "eta": 0.1, "tau": 3}
-    mean = trajectory("fedavg", **run)
-    worst = trajectory("tch", **run)
-    neutral: list[tuple[str, Options]] = [("qffl", {"q": 0.0}), ("fedmgda", {"eps": 0.0})]
-    neutral += [("omd", {"variant": variant, "lambda_lr_effective": 0.0}) for variant in ("pgd", "eg")]
-    for method, options in neutral:
-        np.testing.assert_allclose(
-            trajectory(method, **run, **options).thetas, mean.thetas, atol=1e-13, err_msg=method
-        )
-    np.testing.assert_allclose(trajectory("stch", **run, mu=1e6).thetas, mean.thetas, atol=1e-5)
-    np.testing.assert_allclose(trajectory("stch", **run, mu=1e-6).thetas, worst.thetas, atol=1e-13)
-    far = trajectory("propfair", **{**run, "eta": 1e9 * 0.1}, base=1e9)
-    np.testing.assert_allclose(far.thetas, mean.thetas, atol=1e-6)
-    near = np.ones(3) + 0.1 * rng.normal(size=(4, 3))  # no conflicts
-    step, _ = fedfv(np.zeros(3), near, rng.random(4), 0.1, {"round": 1}, {"alpha": 0.3, "tau_fv": 1})
-    np.testing.assert_allclose(step, near.mean(axis=0), rtol=1e-14)
-    # two clients at 120 degrees, alpha = 0: the lower loss loses its part along the other, which stays
-    u = np.array([[1.0, 0.0], [-0.5, np.sqrt(0.75)]])
-    g = (u[0] + 0.5 * u[1] + u[1]) / 2.0
-    step, _ = fedfv(np.zeros(2), u, np.array([0.1, 0.2]), 0.1, {"round": 1}, {"alpha": 0.0, "tau_fv": 0})
-    np.testing.assert_allclose(step, g * 0.5 / np.linalg.norm(g), rtol=1e-14)
-    # both kept (alpha = 1), the mean (-1/2, 1/2) opposes u_0 = (1, 0) and from round tau_fv on loses its part
-    # along it
-    for round_, expected in ((1, [-0.5, 0.5]), (2, [0.0, np.sqrt(0.5)])):
-        u = np.array([[1.0, 0.0], [-2.0, 1.0]])
-        step, _ = fedfv(
-            np.zeros(2), u, np.array([0.1, 0.2]), 0.1, {"round": round_}, {"alpha": 1.0, "tau_fv": 2}
-        )
-        np.testing.assert_allclose(step, expected, atol=1e-15)
-
-
-def check_box_min_norm() -> None:
-    rng = np.random.default_rng(2)
-    for m, P, eps in [
-        (m, P, eps) for m in (2, 4, 10) for P in (3, 30) for eps in (0.0, 0.01, 0.05, 0.2, 1.0)
-    ]:
-        u = rng.normal(size=(m, P)) + 0.3
-        u /= np.linalg.norm(u, axis=1, keepdims=True)
-        lam = box_min_norm(u @ u.T, eps)
-        assert abs(lam.sum() - 1.0) < 1e-13
-        assert np.max(np.maximum(np.abs(lam - 1.0 / m) - eps, -lam)) <= 1e-14
-        if eps == 1.0:
-            np.testing.assert_allclose(lam @ u, min_norm(u) @ u, atol=1e-7)
-
-
-if __name__ == "__main__":
-    for check in (check_gradients, check_quadratic_round, check_limits, check_box_min_norm):
-        check()
