@@ -23,13 +23,12 @@ from mobench.report.markdown import (
     papers_markdown,
     pictures_markdown,
 )
-from mobench.report.model import Entry, mark
+from mobench.report.model import mark
 from mobench.report.papers import PaperInfo
 from mobench.report.reading import artifacts, collect
 from mobench.report.result_pages import result_pages
-from mobench.report.runtime import runtime
 from mobench.report.wall import wall
-from mobench.report.words import duration, fact, glue, moment, number, text
+from mobench.report.words import number
 from mobench.system.paths import KEPT
 
 VOID = {"meta", "link", "img", "input", "br", "hr"}
@@ -348,29 +347,6 @@ def test_pages_name_what_made_an_artifact(outputs: Path) -> None:
         assert said in page.text, said
 
 
-def test_expected_runtime_is_what_rows_know(outputs: Path) -> None:
-    site = collect(outputs)
-    said = {e.id: dict(runtime(e, site)) for e in site.entries}
-    assert said["ferero/fig10"] == {
-        "One core": "16 s for 2 jobs on CPU Z, then 0.5 s for drawing",
-        "Unknown": "the time of 1 job, whose folder or time is missing",
-    }
-    # one job on each device: neither line speaks for the whole
-    assert said["ferero/pictures"] == {
-        "One core": "1 min 0 s for 1 job on CPU Z, then 0.5 s for drawing",
-        "One GPU": "30 s for 1 job on NVIDIA H100",
-    }
-    assert said["ferero/fig2"] == {}
-    threads = [("1 thread(s)", "2 thread(s)"), ("4 thread(s)", "4 thread(s)")]
-    for n, executions in enumerate(threads):
-        for i, execution in enumerate(executions):
-            job(outputs, f"p-a-{n}{i}", "done", 1, 1, 2.0, {"execution": execution})
-        artifact(outputs, f"mobl/fig{n}", [], jobs={"a": f"p-a-{n}0", "b": f"p-a-{n}1"})
-    site = collect(outputs)
-    threaded = {e.id: runtime(e, site)[0][0] for e in site.entries if e.paper == "mobl"}
-    assert threaded == {"mobl/fig0": "1 to 2 threads", "mobl/fig1": "4 threads"}
-
-
 @pytest.mark.parametrize(
     ("file", "data", "said"),
     [
@@ -509,15 +485,20 @@ def test_jobs(outputs: Path) -> None:
     )
 
 
-def test_rows_that_come_with_the_project(
-    outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are shown where an artifact draws them and they were not run here."""
-    kept = tmp_path / "kept"
-    monkeypatch.setattr("mobench.report.reading.results_root", lambda: kept)
+def test_data_sets_and_kept_rows(outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One page for each label, whatever its version; rows of the project where they were not run here."""
+    monkeypatch.setattr("mobench.report.reading.results_root", lambda: tmp_path / "kept")
     for key in ("vlmop2-ls-eeeeeeeeee", "vlmop2-epo-aaaaaaaaaa", "vlmop2-ls-9999999999"):
-        job(kept, key, "done", 1, 1, 7.0)
-    assert {j.key: j.kept for j in collect(outputs).jobs if j.problem == "vlmop2"} == {
+        job(tmp_path / "kept", key, "done", 1, 1, 7.0)
+    versions = {"data_sha256": "9" * 64, "train_size": 8}
+    job(outputs, "multimnist-epo-0000000005", "done", 1, 1, 2.0, {**DIGITS, **versions})
+    site = collect(outputs)
+    assert {d.label: (d.slug, d.kind, len(d.jobs), len(d.versions)) for d in site.data} == {
+        "MNIST": ("mnist", "official files", 1, 1),
+        "digits, enlarged": ("digits-enlarged", "embedded", 3, 2),
+        "generated flows": ("generated-flows", "generated", 1, 1),
+    }
+    assert {j.key: j.kept for j in site.jobs if j.problem == "vlmop2"} == {
         "vlmop2-epo-aaaaaaaaaa": False,
         "vlmop2-ls-eeeeeeeeee": True,
         "vlmop2-pmtl-bbbbbbbbbb": False,
@@ -526,29 +507,6 @@ def test_rows_that_come_with_the_project(
     page = opened(outputs, "artifacts/ferero/fig10.html").text
     assert "(folder missing)" not in page
     assert "experiments/results/runs/vlmop2-ls-eeeeeeeeee" in page
-
-
-def test_data_sets(outputs: Path) -> None:
-    """Of one label, whatever its version, one page with its jobs and its pictures."""
-    base = "multimnist-epo-0000000005"
-    job(outputs, base, "done", 1, 1, 2.0, {**DIGITS, "data_sha256": "9" * 64, "train_size": 8})
-    # the same file name
-    job(outputs, "x-y-0000000006", "done", 1, 1, 2.0, {**DIGITS, "data": "Digits (enlarged)"})
-    # uses the data and does not show them
-    artifact(outputs, "ferero/fig11", [], jobs={"a": "multimnist-ls-0000000001"})
-    found = {d.label: (d.slug, d.kind, len(d.jobs), len(d.versions)) for d in collect(outputs).data}
-    assert found == {
-        "Digits (enlarged)": ("digits-enlarged", "embedded", 1, 1),
-        "MNIST": ("mnist", "official files", 1, 1),
-        "digits, enlarged": ("digits-enlarged-2", "embedded", 3, 2),
-        "generated flows": ("generated-flows", "generated", 1, 1),
-    }
-    build()
-    page = opened(outputs, "data/digits-enlarged-2.html")
-    assert all(said in page.text for said in ("d" * 64, "9" * 64, "3 jobs", "Title of ferero/pictures"))
-    assert [i["src"] for i in page.images] == ["../assets/ferero/pictures/figure.png"]
-    assert opened(outputs, "data/mnist.html").images == []
-    assert "4 of 10 jobs use no data set" in opened(outputs, "data.html").text
 
 
 def test_result_pages(outputs: Path, tmp_path: Path) -> None:
@@ -769,20 +727,3 @@ def test_long_tables_are_cut_and_say_so(tmp_path: Path) -> None:
     artifact(tmp_path, "ferero/table1", [claim("a", "reproduced")], table="x\n" + "1.5\n" * 1000)
     build(tmp_path)
     assert "The first 400 of 1000 rows" in opened(tmp_path, "artifacts/ferero/table1.html").text
-
-
-def test_words() -> None:
-    assert [duration(x) for x in (0.123, 42.0, 75, 7500, None)] == [
-        "0.12 s",
-        "42 s",
-        "1 min 15 s",
-        "2 h 5 min",
-        "–",
-    ]
-    assert moment("2025-01-02T03:04:05+0100") == "2025-01-02 03:04 +0100"
-    assert (text(None), text([1, "a"]), text(True)) == ("–", '[1, "a"]', "yes")
-    labels = [Entry("p", n).label for n in ("fig1a", "table11", "theory", "table3_bound")]
-    assert labels == ["Figure 1a", "Table 11", "Theory", "Table 3, bound"]
-    assert glue("see `a < b`, < 2") == 'see <code>a &lt; b</code>, <span class="nb">&lt; 2</span>'
-    assert fact("train_size", {"0": 3, "1": [1, 2]}) == "seed 0: 3; seed 1: 3 in 2 parts of 1 to 2"
-    assert fact("classes", {"0": [5, 7]}) == "5, 7"  # no sizes: nothing is added up
