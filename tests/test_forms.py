@@ -24,7 +24,6 @@ from mobench.jobs.store import JobFolder
 from mobench.report.reading import artifacts
 from mobench.sweep import grid
 from mobench.sweep.plan import Planned
-from mobench.system import forms
 from tests.conftest import Run
 
 DEEP = "[" * 200_000
@@ -244,15 +243,15 @@ def test_provenance_of_a_bundle(field: str, value: Any) -> None:
     assert found == [] if fine else any(field in problem for problem in (*(found or []), words))
 
 
+# what a configuration that comes from a folder may build
+
+
 def test_rows_and_configuration_of_a_bundle() -> None:
     assert job_problems() == []
     other = CONFIG | {"algorithm": {"_target_": "mobench.algorithms.mgda.MGDA"}}
     assert any("names mobench.algorithms.mgda.MGDA as its algorithm" in p for p in job_problems(config=other))
     assert any("no column output" in p for p in job_problems(rows=ROWS.replace(b"output", b"put")))
     assert any("column run must hold whole" in p for p in job_problems(rows=ROWS.replace(b"\n0,", b"\na,")))
-
-
-# what a configuration that comes from a folder may build
 
 
 @pytest.mark.parametrize("group", ["problem", "algorithm", "oracle"])
@@ -286,17 +285,6 @@ def test_a_group_is_not_built_by_another_class(finished: list[JobFolder], tmp_pa
         with pytest.raises(ConfigError, match=rf"{group}\._target_ is \w+, which is not a mobench"):
             make_job(wrong)
     assert not (tmp_path / "mark").exists()
-
-
-def test_deep_nodes_are_shown() -> None:
-    node: list[Any] = []
-    for _ in range(100_000):
-        node = [node]
-    assert forms.shown(node) == "a node that nests too deeply"
-    with pytest.raises(MobenchError, match="nests too deeply"):
-        forms.texts("here", node)
-    while node:  # Python frees nested lists recursively
-        node = node[0]
 
 
 def test_a_sweep_looks_again_at_jobs_of_another_process(finished: list[JobFolder]) -> None:
