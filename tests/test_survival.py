@@ -567,6 +567,9 @@ def test_only_jobs_of_dead_workers_are_launched_again_and_not_for_ever(
     mobench: Run, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str, sizes: list[int]
 ) -> None:
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="launcher is not installed")
+    for options in ((), ("rerun=true",)):  # rows from before the sweep are no answer to rerun=true
+        mobench("-m", "algorithm=ls,mgda", *QUICK, *options)
+    # Hydra has loaded its plug-ins now: this is the class that it takes
     from hydra_plugins.hydra_joblib_launcher.joblib_launcher import JoblibLauncher
 
     calls: list[int] = []
@@ -576,8 +579,6 @@ def test_only_jobs_of_dead_workers_are_launched_again_and_not_for_ever(
         raise error
 
     monkeypatch.setattr(JoblibLauncher, "launch", broken)
-    for options in ((), ("rerun=true",)):  # rows from before the sweep are no answer to rerun=true
-        mobench("-m", "algorithm=ls,mgda", *QUICK, *options)
     result = mobench(
         "-m", "algorithm=ls,mgda", *QUICK, *LAUNCHERS["joblib"], "rerun=true", "hardware.retries=1"
     )
@@ -781,19 +782,12 @@ def test_launchers_are_known_by_their_configuration(name: str) -> None:
 
 
 @pytest.fixture
-def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """`mobench status ARGUMENTS` in this process: exit code, what it printed, its errors."""
-    from hydra.core.global_hydra import GlobalHydra
+def look(mobench: Run) -> Any:
+    """`mobench status ARGUMENTS`: exit code, what it printed, its errors."""
 
-    def call(*arguments: str, root: Path | None = None) -> tuple[int, str, str]:
-        capsys.readouterr()
-        with monkeypatch.context() as patch:
-            patch.setenv("MOBENCH_OUTPUTS", str(root or tmp_path / "outputs"))
-            GlobalHydra.instance().clear()
-            code = status.main(arguments)
-            GlobalHydra.instance().clear()
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
+    def call(*arguments: str) -> tuple[int, str, str]:
+        result = mobench("status", *arguments)
+        return result.code, result.out, result.err
 
     return call
 
