@@ -1,12 +1,9 @@
-"""A pretend CUDA device: numbers on the CPU, CUDA's rules about devices, and counts of launches and waits.
+"""A pretend CUDA device: numbers on the CPU, and CUDA's rules about devices.
 
     import pretend_cuda
-    with pretend_cuda.device(count=1) as gpu:   # torch.cuda.is_available() is True inside
+    with pretend_cuda.device(count=1):          # torch.cuda.is_available() is True inside
         x = torch.ones(3, device="cuda")        # x.device is cuda:0, x.is_cuda, x.numpy() raises
         x + torch.ones(3)                       # RuntimeError: Expected all tensors to be on the same device
-        gpu.reset()
-        code_of_one_step(x)
-        gpu.report()                            # launches and waits for the device, each with file:line
 
 A whole program runs unchanged: python pretend_cuda.py -m mobench hardware=gpu problem=zdt2 steps=5
 
@@ -17,22 +14,17 @@ operator has a CUDA kernel is checked only where torch has been built with CUDA.
 The module raises what CUDA would raise: for operands on different devices (0-dimensional CPU operands are
 let through where CUDA lets them through), `.numpy()` and `np.asarray`, CUDA indices into CPU tensors, integer
 matrix products, operators without a CUDA kernel in this build of torch, and a saved tensor whose cuda:N does
-not exist. `count=2` makes cuda:0 and cuda:1, whose tensors do not mix. It counts
-
-    launches   operators that are no view and allocate something: a lower bound on kernels (some launch more)
-    waits      .item(), bool(), float(), copies to the CPU, blocking copies to the device (pageable memory),
-               results whose shape depends on data (nonzero, boolean masks, unique), and factorizations that
-               check their result on the host
-    cpu        operators on CPU tensors only, while counting is on
+not exist. `count=2` makes cuda:0 and cuda:1, whose tensors do not mix. While a graph is recorded, whatever
+makes the host wait for the device raises, too: .item(), bool(), copies to the CPU, blocking copies to the
+device (pageable memory), results whose shape depends on data (nonzero, boolean masks, unique), and
+factorizations that check their result on the host.
 
 It cannot show the kernels' own numerics and speed, TF32, atomics, asynchronous errors, memory limits or
-streams. torch.inference_mode is replaced by no_grad inside. Operators of a backward pass run in a thread of
-their own: their line is "?".
+streams. torch.inference_mode is replaced by no_grad inside.
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import functools
 import inspect
@@ -51,7 +43,6 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 
 NAME = "pretend"
-HERE = os.path.abspath(__file__)  # noqa: PTH100
 aten = torch.ops.aten
 
 _local = types.SimpleNamespace()  # one for all threads: those of a backward pass make tensors, too
@@ -118,14 +109,14 @@ class Wrapped(torch.Tensor):
         return self.numpy()
 
     def tolist(self) -> Any:
-        _note("waits", "tolist")
+        _wait("tolist")
         return self.inner.tolist()
 
     def pin_memory(self, *_: Any) -> Any:
         raise RuntimeError("cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned")
 
     def __reduce_ex__(self, _: Any) -> Any:
-        _note("waits", "torch.save")
+        _wait("torch.save")
         return _loaded, (self.inner.detach().clone(), self.place)
 
     def __deepcopy__(self, memo: Any) -> Any:
@@ -156,45 +147,12 @@ def _loaded(inner: torch.Tensor, place: int) -> torch.Tensor:
 
 
 class Pretend:
-    """Counts; `waits`, `launches` and `cpu` are Counters of (operator, file:line, caller)."""
+    """The devices of a block, and the graph that is being recorded."""
 
-    def __init__(self, count: int, roots: tuple[str, ...], counting: bool = True) -> None:
-        self.count, self.roots, self.on = count, roots, counting
-        self.files: dict[types.CodeType, str] = {}
-        self.errors: list[str] = []
+    def __init__(self, count: int) -> None:
+        self.count = count
         self.recording: _CUDAGraph | None = None
         self.sync_debug = "default"
-        self.reset()
-
-    def reset(self) -> None:
-        self.launches: collections.Counter[Any] = collections.Counter()
-        self.waits: collections.Counter[Any] = collections.Counter()
-        self.cpu: collections.Counter[Any] = collections.Counter()
-
-    def short(self, name: str) -> str:
-        """A file's path below the roots; empty for other files."""
-        if name == HERE or "site-packages" in name or not any(root in name for root in self.roots):
-            return ""
-        for root in self.roots:
-            name = name.split(root, 1)[-1]
-        return name.lstrip("/")
-
-    def totals(self) -> dict[str, int]:
-        return {name: sum(getattr(self, name).values()) for name in ("launches", "waits", "cpu")}
-
-    def by_line(self, name: str) -> collections.Counter[str]:
-        found: collections.Counter[str] = collections.Counter()
-        for (op, where), n in getattr(self, name).items():
-            found[f"{where} {op}"] += n
-        return found
-
-    def report(self, steps: int = 1, most: int = 15) -> str:
-        total = {name: round(n / steps, 2) for name, n in self.totals().items()}
-        lines = [f"per step: {total}"]
-        for name in ("waits",):
-            for line, n in self.by_line(name).most_common(most):
-                lines.append(f"    {n / steps:8.2f}  {line}")
-        return "\n".join(lines)
 
 
 _active: list[Pretend] = []
@@ -204,29 +162,13 @@ def _state() -> Pretend:
     return _active[-1]
 
 
-def _where() -> str:
-    """file:line of the innermost frame of the program, and of its caller in it."""
-    frame, found = sys._getframe(1), []
-    state = _state()
-    while frame is not None and len(found) < 2:
-        code = frame.f_code
-        short = state.files.get(code)
-        if short is None:
-            short = state.files[code] = state.short(code.co_filename)
-        if short:
-            found.append(f"{short}:{frame.f_lineno}")
-        frame = frame.f_back  # type: ignore[assignment]
-    return " < ".join(found) or "?"
-
-
-def _note(kind: str, what: str) -> None:
+def _wait(what: str) -> None:
+    """Raises where the host must not wait for the device."""
     state = _active[-1]
-    if kind == "waits" and state.recording is not None:
+    if state.recording is not None:
         raise RuntimeError(f"CUDA error: operation not permitted when stream is capturing ({what})")
-    if kind == "waits" and state.sync_debug == "error":
+    if state.sync_debug == "error":
         raise RuntimeError(f"called a synchronizing CUDA operation ({what})")
-    if state.on:
-        getattr(state, kind)[(what, _where())] += 1
 
 
 # data-dependent sizes, or an info that the host reads
@@ -304,7 +246,6 @@ class Operator(NamedTuple):
     """
 
     name: str
-    namespace: str
     view: bool
     mutable: bool
     in_place: bool
@@ -319,7 +260,6 @@ def _operator(func: Any) -> Operator:
     built = torch.backends.cuda.is_built() and func.namespace == "aten"
     return Operator(
         name=schema.name.partition("::")[2],
-        namespace=func.namespace,
         view=func.is_view,
         mutable=schema.is_mutable,
         in_place=written[:1] == [True]
@@ -357,8 +297,6 @@ def _map(fn: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _fail(func: Any, text: str) -> RuntimeError:
-    state = _state()
-    state.errors.append(f"{_where()}: {func}: {text}")
     return RuntimeError(f"{text} (pretend CUDA, operator {func})")
 
 
@@ -388,14 +326,14 @@ def _check(func: Any, about: Operator, tensors: list[Any], args: Any) -> int | N
             raise _fail(func, "index_put_: self is on the CPU, values are on cuda")
         for i in indices:
             if not isinstance(i, Wrapped):
-                _note("waits", "CPU index")
+                _wait("CPU index")
             elif i.dtype in (torch.bool, torch.uint8):
-                _note("waits", "boolean mask")
+                _wait("boolean mask")
     strays = [t for t in tensors if not isinstance(t, Wrapped) and not any(t is i for i in indices)]
     for t in strays:
         if t.ndim == 0 and (name in SCALAR_OK or about.pointwise):
             if name == "where" or (name in INDEX):
-                _note("waits", "0-dim CPU operand copied")
+                _wait("0-dim CPU operand copied")
             continue
         raise _fail(
             func,
@@ -414,29 +352,21 @@ def _unwrap(value: Any) -> Any:
     return value.inner if isinstance(value, Wrapped) else value
 
 
-def _count(about: Operator, args: Any, kwargs: Any, target: Any) -> None:
+def _waits(about: Operator, args: Any, kwargs: Any, target: Any) -> None:
+    """Notes an operator for which the host waits."""
     name = about.name
     if name == "_local_scalar_dense":
-        _note("waits", "item")
+        _wait("item")
     elif name in WAITING or (name == "repeat_interleave" and kwargs.get("output_size") is None):
-        _note("waits", name)
-    if name == "_to_copy":
+        _wait(name)
+    elif name == "_to_copy":
         source = isinstance(args[0], Wrapped)
-        if source and target is not None:  # a change of dtype on the device
-            _note("launches", name)
-        elif source:
-            _note("waits" if not kwargs.get("non_blocking") else "launches", "copy to CPU")
-        else:
-            pinned = kwargs.get("non_blocking") and getattr(args[0], "pinned_here", False)
-            _note("launches" if pinned else "waits", "copy to device")
-    elif name == "copy_":
-        to, source = isinstance(args[0], Wrapped), isinstance(args[1], Wrapped)
-        if to and source:
-            _note("launches", name)
-        else:
-            _note("waits", "copy to device" if to else "copy to CPU")
-    elif name not in FREE and not about.view:
-        _note("launches", name)
+        if source and target is None and not kwargs.get("non_blocking"):
+            _wait("copy to CPU")
+        elif not source and not (kwargs.get("non_blocking") and getattr(args[0], "pinned_here", False)):
+            _wait("copy to device")
+    elif name == "copy_" and not (isinstance(args[0], Wrapped) and isinstance(args[1], Wrapped)):
+        _wait("copy to device" if isinstance(args[0], Wrapped) else "copy to CPU")
 
 
 def _record(func: Any, args: Any, kwargs: Any, out: Any, place: int | None) -> None:
@@ -470,7 +400,6 @@ class _CUDAGraph:
         self.place = 0
 
     def replay(self) -> None:
-        _note("launches", "graph")
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             for func, args, kwargs, fresh in self.calls:
                 out = func(*args, **kwargs)
@@ -515,7 +444,7 @@ def _run(func: Any, args: Any, kwargs: Any) -> Any:
     place = _check(func, about, tensors, args)
     if kwargs.get("pin_memory"):
         kwargs = {**kwargs, "pin_memory": False}
-    _count(about, args, kwargs, target)
+    _waits(about, args, kwargs, target)
     if target == "same":
         home: int | None = place
     else:
@@ -544,7 +473,7 @@ def _run(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 class _Dispatch(TorchDispatchMode):
-    """Factories on the device, and operators on the CPU, which are counted only."""
+    """Factories on the device."""
 
     def __torch_dispatch__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -554,10 +483,6 @@ class _Dispatch(TorchDispatchMode):
             return _run(func, args, kwargs)
         if kwargs.get("pin_memory"):
             kwargs = {**kwargs, "pin_memory": False}
-        if _active[-1].on:
-            about = _operator(func)
-            if about.namespace == "aten" and about.name not in FREE and not about.view:
-                _note("cpu", about.name)
         return func(*args, **kwargs)
 
 
@@ -624,7 +549,7 @@ class _Function(TorchFunctionMode):
                 if isinstance(target, torch.device) and target.type == NAME:
                     other = _index()
                 if other is not None and other != args[0].place:
-                    _note("waits", "copy between devices")
+                    _wait("copy between devices")
                     return Wrapped(args[0].inner.clone(), other)
             return func(*args, **kwargs)
         finally:
@@ -740,14 +665,10 @@ def register() -> None:
 
 
 @contextlib.contextmanager
-def device(
-    count: int = 1, roots: tuple[str, ...] = ("/mobench/",), counting: bool = True
-) -> Iterator[Pretend]:
-    """Pretend that there are `count` CUDA devices. `roots`: parts of paths whose lines are named; `counting`:
-    whether launches and waits are counted from the start.
-    """
+def device(count: int = 1) -> Iterator[Pretend]:
+    """Pretend that there are `count` CUDA devices."""
     register()
-    state = Pretend(count, roots, counting)
+    state = Pretend(count)
     gib = 1 << 30
 
     def properties(i: Any = 0) -> Any:
@@ -781,7 +702,7 @@ def device(
         "set_device": quiet,
         "_lazy_init": quiet,
         "is_initialized": lambda: True,
-        "synchronize": lambda *_: _note("waits", "synchronize"),
+        "synchronize": lambda *_: _wait("synchronize"),
         "empty_cache": quiet,
         "max_memory_allocated": lambda *_: 0,
         "memory_allocated": lambda *_: 0,
@@ -826,16 +747,13 @@ def device(
 def main() -> None:
     """python pretend_cuda.py [-m MODULE | SCRIPT] ARGUMENTS"""
     arguments = sys.argv[1:]
-    with device(int(os.environ.get("PRETEND_GPUS", "1"))) as gpu:
-        try:
-            if arguments[0] == "-m":
-                sys.argv = arguments[1:]
-                runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-            else:
-                sys.argv = arguments
-                runpy.run_path(arguments[0], run_name="__main__")
-        finally:
-            print(gpu.report(most=40), *gpu.errors, sep="\n", file=sys.stderr)
+    with device(int(os.environ.get("PRETEND_GPUS", "1"))):
+        if arguments[0] == "-m":
+            sys.argv = arguments[1:]
+            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = arguments
+            runpy.run_path(arguments[0], run_name="__main__")
 
 
 if __name__ == "__main__":

@@ -17,9 +17,7 @@ from torch import Tensor
 import mobench
 from mobench.core import Info, Weighting
 from mobench.core.random import generator
-from mobench.core.sets import Intervals
-from mobench.errors import CompatibilityError, ConfigError, MobenchError, StoreError
-from tests.conftest import REPOSITORY
+from mobench.errors import ConfigError, MobenchError, StoreError
 
 WELLS = [lambda x: (x - 1).square().sum(), lambda x: (x + 1).square().sum()]
 QUICK = {"seeds": [0], "logger": "local", "progress": False}
@@ -52,6 +50,10 @@ def test_bounds_of_each_coordinate() -> None:
     best = (w[:, :1] - w[:, 1:]) / w.sum(1, keepdim=True)
     expected = torch.cat([best.clamp(0.5, 2.0), best.clamp(-2.0, -0.5)], dim=1)
     torch.testing.assert_close(x, expected, rtol=0, atol=1e-9)
+    for one_side in ((1.5, None), ([1.5, 1.5], [float("inf"), None])):
+        own = mobench.objectives(WELLS, start=[2.0, 3.0], bounds=one_side)
+        rows = mobench.run(problem=own, algorithm="ls", preferences=1, steps=200, **QUICK)
+        assert own.solutions(rows)[0].tolist() == [1.5, 1.5]
     mixed = mobench.objectives(WELLS, dim=2, bounds=(-1.0, [0.0, 3.0]))
     assert mixed.keys["start"] == {"kind": "in_bounds"}
     for bounds, words in (([0, [1, 1, 1]], "two lists of 2 numbers"), ([[0, 2], [1, 1]], "lower < upper")):
@@ -59,26 +61,6 @@ def test_bounds_of_each_coordinate() -> None:
             mobench.objectives(WELLS, dim=2, bounds=bounds)
     with pytest.raises(ConfigError, match="bounds that are finite"):
         mobench.objectives(WELLS, dim=2, bounds=([0.0, -float("inf")], [1.0, 1.0]))
-
-
-def test_bounds_on_one_side() -> None:
-    given = {"algorithm": "ls", "preferences": 1, "steps": 200, **QUICK}
-    for bounds in ((1.5, None), (1.5, float("inf")), ([1.5, 1.5], [float("inf"), None])):
-        own = mobench.objectives(WELLS, start=[2.0, 3.0], bounds=bounds)
-        rows = mobench.run(problem=own, **given)
-        assert own.solutions(rows)[0].tolist() == [1.5, 1.5]
-    free = mobench.objectives(WELLS, start=[2.0, 3.0], bounds=(None, 5))
-    x = free.solutions(mobench.run(problem=free, **given))[0]
-    torch.testing.assert_close(x, torch.zeros(2, dtype=torch.float64), rtol=0, atol=1e-6)
-    with pytest.raises(ConfigError, match="bounds that are finite"):
-        mobench.objectives(WELLS, dim=2, bounds=(0, None))
-
-
-def test_intervals() -> None:
-    X = Intervals((0.0, -1.0), (1.0, 2.0))
-    p = torch.tensor([[-1.0, 0.0], [0.5, 3.0]])
-    assert X.project(p).tolist() == [[0.0, 0.0], [0.5, 2.0]]
-    assert X.tangent(p, torch.ones(2, 1, 2)).tolist() == [[[0.0, 1.0]], [[1.0, 0.0]]]
 
 
 def test_measures_and_a_front() -> None:
@@ -274,29 +256,3 @@ def test_several_methods_and_a_method_as_an_object() -> None:
         mobench.run(problem=own, algorithm=Local(), **QUICK)
     with pytest.raises(ConfigError, match="chooses no method"):
         mobench.run(problem=own, algorithm=[], **QUICK)
-
-
-def test_float32() -> None:
-    seen = []
-
-    def f(x: Tensor) -> Tensor:
-        seen.append(x.dtype)
-        return torch.stack([(x - 1).square().sum(), (x + 1).square().sum()])
-
-    own = mobench.objectives(f, dim=3)
-    rows = mobench.run(problem=own, algorithm="mgda", preferences=2, steps=5, dtype="float32", **QUICK)
-    assert torch.float32 in seen
-    assert mobench.load(rows).config["dtype"] == "float32"
-
-
-def test_constraints_that_a_method_does_not_take() -> None:
-    own = mobench.objectives(WELLS, dim=2, constraints=lambda x: x.sum() - 1)
-    with pytest.raises(
-        CompatibilityError,
-        match=r"(?s)does not support constraints.*Methods that fit .*: .*csmoo2, .*ferero, .*penalty_sgd",
-    ):
-        mobench.run(problem=own, algorithm="mgda", preferences=2, steps=5, **QUICK)
-
-
-def test_the_package_is_typed() -> None:
-    assert (REPOSITORY / "mobench" / "py.typed").is_file()

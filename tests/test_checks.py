@@ -4,15 +4,12 @@ it writes its own measured values and tolerance.
 
 from __future__ import annotations
 
-from inspect import isfunction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from mobench.artifacts import checks
 from mobench.artifacts.checks import (
     Above,
     AllOf,
@@ -61,7 +58,6 @@ OPEN = Judged(None, "o", "w").provided(False, "Too few.")
         (AtMost(NAN, 0.02), False, "nan", "<= 0.02"),
         (AtMost({"a": 1.0, "b": 3.0}, 2.0, of="V"), False, "V: a 1, b 3", "V <= 2, each"),
         (AtMost(0.5, 1.0, of="end, u = 0"), True, "end, u = 0: 0.5", "end, u = 0 <= 1"),
-        (AtMost({"u = 1": 0.5, "run 2": 3}, 4.0), True, "u = 1: 0.5, run 2: 3", "<= 4, each"),
         (
             AtMost({"a": 1.0, "b": 3.0}, 2.0, partial=True),
             "partial",
@@ -95,12 +91,6 @@ OPEN = Judged(None, "o", "w").provided(False, "Too few.")
             "|measured - printed| <= 0.5 %",
         ),
         (Within(NAN, 1.0, 0.5), False, "nan (exact 1)", "|measured - exact| <= 0.5"),
-        (
-            Within({"a": 1, "b": 2}, {"a": 1, "b": 2}, 0),
-            True,
-            "a 1 (exact 1), b 2 (exact 2)",
-            "|measured - exact| <= 0, each",
-        ),
         (Inside(1.0, 1.0, 2.0, of="x"), True, "x = 1", "x in [1, 2]"),
         (Inside(2.1, 1.0, 2.0), False, "2.1", "in [1, 2]"),
         (Inside(NAN, 1.0, 2.0), False, "nan", "in [1, 2]"),
@@ -120,18 +110,11 @@ OPEN = Judged(None, "o", "w").provided(False, "Too few.")
         (SurelyAbove(Mean(np.array([1.0]))), False, "+1 (one seed)", "95 % interval over seeds above 0"),
         (SurelyBelow(CLEAR, 1.3), True, "+1 (95 % interval ± 0.25)", "95 % interval over seeds below 1.3"),
         (
-            SurelyBelow({"a": CLEAR, "b": Mean(-CLEAR.values)}, partial=True, digits=".1f"),
-            "partial",
-            "a 1.0 (95 % interval ± 0.25), b -1.0 (95 % interval ± 0.25)",
-            "95 % interval over seeds below 0, each (partial: some)",
-        ),
-        (
             Share(np.array([True, True, True, False]), 0.75, that="on the ray"),
             True,
             "on the ray in 75 % of 4 runs",
             "on the ray in at least 75 % of the runs",
         ),
-        (Share([True, False], 0.75, what="seeds"), False, "50 % of 2 seeds", "at least 75 % of the seeds"),
         (Share([], 0.75), False, "no share of 0 runs", "at least 75 % of the runs"),
         (Share([True, False], at_most=0.5), True, "50 % of 2 runs", "at most 50 % of the runs"),
         (
@@ -141,16 +124,9 @@ OPEN = Judged(None, "o", "w").provided(False, "Too few.")
             "all of the runs, each (partial: some)",
         ),
         (Share([True] * 9 + [False] * 1), False, "90 % of 10 runs", "all of the runs"),
-        (Count({"a": True, "b": True}, what="axes"), True, "2 of 2 axes", "all axes"),
         (Count({"a": True, "b": False}, 2), False, "1 of 2; not: b", "at least 2 of 2"),
         (Count({"a": True, "b": False}, partial=True), "partial", "1 of 2; not: b", "all (partial: some)"),
         (Count({"a": True, "b": False}, at_most=0), False, "1 of 2; these: a", "none"),
-        (
-            Count({"a": False}, at_most=0, that="dominated", what="points"),
-            True,
-            "dominated in 0 of 1 points",
-            "dominated in no points",
-        ),
         (Ordered({"a": 1, "b": 2, "c": 3}, of="loss"), True, "loss: a 1, b 2, c 3", "rising in this order"),
         (Ordered({"a": 1, "b": 1}), False, "a 1, b 1", "rising in this order"),
         (Ordered({"a": 1, "b": 1}, strict=False), True, "a 1, b 1", "rising in this order, or equal"),
@@ -160,19 +136,11 @@ OPEN = Judged(None, "o", "w").provided(False, "Too few.")
             "a 1, b 1.02",
             "falling in this order, up to 0.03",
         ),
-        (
-            Ordered({"a": 1, "b": 2, "c": 1}, partial=True),
-            "partial",
-            "a 1, b 2, c 1",
-            "rising in this order (partial: some neighbours)",
-        ),
         (Ordered({"a": 1, "b": NAN}), False, "a 1, b nan", "rising in this order"),
         (Smallest({"a": 1, "b": 2}, "a", of="area"), True, "area: a 1, b 2", "a has the smallest area"),
         (Smallest({"a": 1, "b": 1}, "a"), False, "a 1, b 1", "a has the smallest"),
-        (Smallest({"a": 1}, "a"), False, "a 1", "a has the smallest"),
         (Smallest({"a": NAN, "b": 1}, "a"), False, "a nan, b 1", "a has the smallest"),
         (Largest({"a": 3, "b": 2}, "a", of="area"), True, "area: a 3, b 2", "a has the largest area"),
-        (Equal({"a": 1}, {"a": 1}, what="cells"), True, "1 of 1 cells equal", "equal"),
         (
             Equal({"a": 1, "c": 2}, {"a": 1, "b": 2}, partial=True),
             "partial",
@@ -189,12 +157,9 @@ OPEN = Judged(None, "o", "w").provided(False, "Too few.")
         (Graded(YES, NO), True, "y; n", "t (partial: u)"),
         (Graded(NO, YES), "partial", "n; y", "u (partial: t)"),
         (Graded(NO, NO), False, "n", "u (partial: u)"),
-        (OPEN, None, "o", "w"),
         (Judged(np.bool_(True), "m", "t"), True, "m", "t"),
         (YES.also("more").because("a pilot"), True, "y; more", "t (a pilot)"),
-        (YES.provided(True, "Too few."), True, "y", "t"),
         (YES.partial_at_best(), "partial", "y", "t"),
-        (YES.partial_at_best(False), True, "y", "t"),
         (NO.partial_at_best(), False, "n", "u"),
         (OPEN.partial_at_best(), None, "o", "w"),
     ],
@@ -202,13 +167,6 @@ OPEN = Judged(None, "o", "w").provided(False, "Too few.")
 def test_kinds(check: Check, holds: Any, measured: str, tolerance: str) -> None:
     assert (check.holds, check.measured, check.tolerance) == (holds, measured, tolerance)
     assert check.holds is holds  # a plain bool, which JSON and verdicts can tell apart
-
-
-def test_every_kind_is_tested() -> None:
-    source = Path(__file__).read_text()
-    kinds = [name for name in vars(checks) if name[0].isupper() and isfunction(getattr(checks, name))]
-    assert len(kinds) == 17
-    assert all(f"({name}(" in source for name in kinds)
 
 
 def test_numbers_keep_their_tolerances_through_every_layer() -> None:
@@ -278,15 +236,6 @@ def test_many_names_are_not_all_shown() -> None:
     assert (
         Count(dict.fromkeys(range(10), False)).measured == "0 of 10; not: 0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
     )
-
-
-def test_failing_names() -> None:
-    assert AtMost({"a": 1.0, "b": 3.0}, 2.0).failing == ["b"]
-    assert Share({"a": [True], "b": [False]}).failing == ["b"]
-    said = "share of the runs (on the ray): a 100 % of 1, b 0 % of 2"
-    assert Share({"a": [True], "b": [False, False]}, that="on the ray").measured == said
-    assert SurelyAbove({"a": CLEAR, "b": Mean(-CLEAR.values)}).failing == ["b"]
-    assert AllOf(YES, NO).failing == [NO]
 
 
 # statistics

@@ -267,30 +267,25 @@ def test_rows_that_contradict_each_other() -> None:
         rows.merge({"a": some(), "b": some(shift=0.1)})
 
 
-def test_a_number_that_was_changed(tmp_path: Path) -> None:
-    frame = some()
-    frame.loc[3, "score"] = 0.99
-    rows.write(tmp_path / "a.csv.gz", frame)
-    with pytest.raises(StoreError, match="do not belong to their digest"):
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (some().assign(score=0.99), "do not belong to their digest"),
+        (
+            rows.stamped(some().assign(version=rows.VERSION + 1)),
+            r"rows of version 2 of the protocol.*compares version 1",
+        ),
+        (rows.stamped(some().iloc[:-1]), "29 rows, but 30 are expected"),
+        (some().assign(mine=1), "unknown: mine"),
+    ],
+)
+def test_rows_that_are_refused(frame: pd.DataFrame, words: str, tmp_path: Path) -> None:
+    if "mine" in frame:
+        frame.to_csv(tmp_path / "a.csv.gz", index=False)
+    else:
+        rows.write(tmp_path / "a.csv.gz", frame)
+    with pytest.raises(StoreError, match=words):
         rows.read(tmp_path / "a.csv.gz")
-
-
-def test_rows_of_another_version_of_the_protocol(tmp_path: Path) -> None:
-    frame = rows.stamped(some().assign(version=rows.VERSION + 1))
-    rows.write(tmp_path / "a.csv.gz", frame)
-    with pytest.raises(StoreError, match=r"rows of version 2 of the protocol.*compares version 1"):
-        rows.read(tmp_path / "a.csv.gz")
-
-
-def test_rows_that_are_not_all_there(tmp_path: Path) -> None:
-    rows.write(tmp_path / "a.csv.gz", rows.stamped(some().iloc[:-1]))
-    with pytest.raises(StoreError, match="29 rows, but 30 are expected"):
-        rows.read(tmp_path / "a.csv.gz")
-
-
-def test_columns_that_are_not_those_of_the_comparison() -> None:
-    with pytest.raises(StoreError, match="unknown: mine"):
-        rows.check(some().assign(mine=1), "a.csv.gz")
 
 
 def test_the_command_joins_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -333,23 +328,19 @@ def test_rows_replace_kept_ones_only_where_it_is_said(
 def test_kept_rows_that_no_file_replaces_are_named(
     kept_elsewhere: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """And two files that contradict each other replace nothing."""
     other = rows.stamped(some("mgda").assign(problem="zdt2"))
     rows.write(kept_elsewhere, rows.merge({"a": rows.read(kept_elsewhere), "b": other})[0])
-    new = str(tmp_path / "new.csv.gz")
-    rows.write(Path(new), some("mgda", 0.1))
-    assert cross.run(["merge", new, "--replace", "mgda"]) == 0
-    assert "no file has its rows of single.zdt2 (replication 0)" in capsys.readouterr().out
-    assert rows.digests(rows.read(kept_elsewhere), "mgda")[0, "single", "zdt2", "mgda"] == other["digest"][0]
-
-
-def test_two_files_that_contradict_each_other_replace_nothing(kept_elsewhere: Path, tmp_path: Path) -> None:
     before = kept_elsewhere.read_bytes()
     names = [str(tmp_path / name) for name in ("a.csv.gz", "b.csv.gz")]
-    rows.write(Path(names[0]), some("mgda", 0.1))
-    rows.write(Path(names[1]), some("mgda", 0.2))
+    for name, shift in zip(names, (0.1, 0.2), strict=True):
+        rows.write(Path(name), some("mgda", shift))
     with pytest.raises(StoreError, match=r"b\.csv\.gz and .*a\.csv\.gz have different rows"):
         cross.run(["merge", *names, "--replace", "mgda"])
     assert kept_elsewhere.read_bytes() == before
+    assert cross.run(["merge", names[0], "--replace", "mgda"]) == 0
+    assert "no file has its rows of single.zdt2 (replication 0)" in capsys.readouterr().out
+    assert rows.digests(rows.read(kept_elsewhere), "mgda")[0, "single", "zdt2", "mgda"] == other["digest"][0]
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 import mobench as api
-from mobench.cli import completion, flags
-from mobench.config import searchpath
+from mobench.cli import completion
 from mobench.errors import ConfigError
 from tests.conftest import REPOSITORY, Run
 
@@ -69,7 +68,7 @@ def conf(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("way", ["flag", "flag=", "url", "path", "package"])
+@pytest.mark.parametrize("way", ["flag", "flag=", "url", "package"])
 def test_one_job(mobench: Run, conf: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     monkeypatch.syspath_prepend(str(conf.parent.parent))
     (conf.parent / "__init__.py").write_text("")
@@ -78,7 +77,6 @@ def test_one_job(mobench: Run, conf: Path, monkeypatch: pytest.MonkeyPatch, way:
         "flag": ["--config-dir", str(conf)],
         "flag=": [f"--config-dir={conf}"],
         "url": [f"hydra.searchpath=[file://{conf}]"],
-        "path": [f"hydra.searchpath=['{conf}']"],
         "package": ["hydra.searchpath=[pkg://mine.conf]"],
     }[way]
     result = mobench("+experiment=one", *arguments, "preferences=2", "logger=local")
@@ -88,15 +86,6 @@ def test_one_job(mobench: Run, conf: Path, monkeypatch: pytest.MonkeyPatch, way:
     config = result.job.config()
     assert result.job.key.startswith("zdt2-epo-")
     assert (config["steps"], config["seeds"], config["algorithm"]["step_size"]) == (4, [0, 1], 0.05)
-
-
-def test_the_command_line_wins(mobench: Run, conf: Path) -> None:
-    said = ["steps=2", "algorithm=ls", "algorithm.step_size=0.3", "seeds=[5]", "preferences=2"]
-    result = mobench("experiment=one", *said, "--config-dir", str(conf), "logger=local")
-    assert result.code == 0, result.err
-    config = result.job.config()
-    assert result.job.key.startswith("zdt2-ls-")  # of the problem nothing was said
-    assert (config["steps"], config["seeds"], config["algorithm"]["step_size"]) == (2, [5], 0.3)
 
 
 def test_a_sweep_in_the_file(mobench: Run, conf: Path) -> None:
@@ -200,60 +189,20 @@ def test_help_and_completion_know_them(mobench: Run, conf: Path, monkeypatch: py
     assert mobench("-sc", "query=bash").out.strip() == "+experiment=group/swept"
 
 
-def test_completion_after_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hydra would print that it cannot parse the command's name, in the middle of the prompt."""
-    lines = {
-        "mobench bundle ferero/table1": "ferero/table1 ferero/table10 ferero/table11",
-        "mobench verify out": "",
-        "mobench status mobl/th": "mobl/theory",
-        "mobench ver": "verify",
-    }
-    for line, found in lines.items():
-        monkeypatch.setenv("COMP_LINE", line)
-        assert completion.answer(["query=bash"]) == found
-    monkeypatch.setenv("COMP_LINE", "mobench bundle ")
-    assert "ferero/fig3" in str(completion.answer(["query=bash"])).split()
-    monkeypatch.setenv("COMP_LINE", "mobench algorithm=fe")
-    assert completion.answer(["query=bash"]) is None
-
-
-def test_completion() -> None:
-    assert completion.matches("+experiment=ferero/fig3") == ["+experiment=ferero/fig3"]
-    assert completion.matches("experiment=ferero/fig3,omd_tch/a") == ["experiment=ferero/fig3,omd_tch/all"]
-    found = completion.matches("+experiment=fe")
-    assert found is not None
-    assert "+experiment=ferero/table1" in found
-    assert all(word.startswith("+experiment=ferero/") for word in found)
-    assert completion.matches("+exp") == ["+experiment="]
-    assert completion.matches("algorithm=fe") is None  # Hydra's own
-
-
-def test_named_folders(conf: Path, tmp_path: Path) -> None:
-    assert searchpath.named(
-        ["--config-dir", "a", "steps=1", "hydra.searchpath=[file:///b c,pkg://d]", "-cd", "e"]
-    ) == [
-        "a",
-        "file:///b c",
-        "pkg://d",
-        "e",
-    ]
-    # Hydra says what is wrong with it
-    assert searchpath.named(["hydra.searchpath=[a", "hydra.searchpath=3"]) == []
-    assert searchpath.folders(["--config-dir", str(conf), f"hydra.searchpath=['{tmp_path}/none']"]) == [conf]
-    assert searchpath.folder("structured://x") is None
-    assert searchpath.folder("pkg://no_such_package.conf") is None
-
-
 @pytest.mark.parametrize(
-    ("arguments", "given", "rest"),
+    ("line", "found"),
     [
-        (["a=1", "--cfg", "job", "b=2"], ["--cfg", "job"], ["a=1", "b=2"]),
-        (["a=1", "--cfg=job", "-p", "algorithm"], ["--cfg", "job", "--package", "algorithm"], ["a=1"]),
-        (["a=1,2", "-m", "b=2"], ["--multirun"], ["a=1,2", "b=2"]),
-        (["--multi", "a=1"], ["--multirun"], ["a=1"]),
-        (["--info", "defaults", "a=1"], ["--info", "defaults"], ["a=1"]),
-        (["--info", "a=1"], ["--info"], ["a=1"]),
+        ("mobench bundle ferero/table1", "ferero/table1 ferero/table10 ferero/table11"),
+        ("mobench status mobl/th", "mobl/theory"),
+        # Hydra would print that it cannot parse the command's name, in the middle of the prompt
+        ("mobench verify out", ""),
+        ("mobench ver", "verify"),
+        ("mobench +experiment=ferero/fig3", "+experiment=ferero/fig3"),
+        ("mobench experiment=ferero/fig3,omd_tch/a", "experiment=ferero/fig3,omd_tch/all"),
+        ("mobench +exp", "+experiment="),
+        ("mobench algorithm=fe", None),  # Hydra's own
     ],
 )
-def test_flags_anywhere(arguments: list[str], given: list[str], rest: list[str]) -> None:
-    assert flags.split(arguments) == (given, rest)
+def test_completion(line: str, found: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMP_LINE", line)
+    assert completion.answer(["query=bash"]) == found

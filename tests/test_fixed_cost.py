@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import yaml
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -28,7 +27,6 @@ from mobench.config.overrides import normalise
 from mobench.errors import ConfigError
 from mobench.jobs.store import JobFolder
 from mobench.sweep import composer
-from mobench.system import provenance
 from tests.conftest import Run, command, environment
 
 JOB = ["problem=vlmop2", "algorithm=ls", "steps=1", "preferences=2", "logger=local", "progress=false"]
@@ -57,24 +55,6 @@ def test_equal_choices_are_composed_once(compositions: list[list[str]]) -> None:
     assert len(compositions) == 1
     compose.compose(["problem=zdt1", "algorithm=epo", "scale=smoke"])
     assert len(compositions) == 2
-
-
-def test_files_of_another_choice_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[str] = []
-    original = ConfigRepository.load_config
-
-    def load(self: Any, path: str) -> Any:
-        read.append(path)
-        return original(self, path)
-
-    monkeypatch.setattr(ConfigRepository, "load_config", load)
-    monkeypatch.setattr(hydra_adapter, "_COMPOSED", {})
-    compose.compose(["problem=zdt1", "algorithm=epo"])
-    read.clear()
-    compose.compose(["problem=zdt1", "algorithm=tch"])
-    files = [path for path in read if (schema.conf_dir() / f"{path}.yaml").exists()]
-    assert set(files) <= {"algorithm/tch"}  # another test may have read it
-    assert "hydra/output/default" not in read  # of Hydra's own package
 
 
 @pytest.mark.parametrize("place", ["file://{}/mine/conf", "pkg://mine.conf"])
@@ -222,15 +202,6 @@ def test_an_edited_file_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         compose.compose(["problem=vlmop2"])
 
 
-def test_files_of_added_folders_count(tmp_path: Path) -> None:
-    (tmp_path / "problem").mkdir()
-    (tmp_path / "problem" / "mine.yaml").write_text("_target_: mobench.problems.VLMOP2\nsteps: 3\n")
-    command = [f"hydra.searchpath=[file://{tmp_path}]", "problem=mine"]
-    assert compose.compose(command)["steps"] == 3
-    (tmp_path / "problem" / "mine.yaml").write_text("_target_: mobench.problems.VLMOP2\nsteps: 44\n")
-    assert compose.compose(command)["steps"] == 44
-
-
 def test_nodes_of_the_user_count() -> None:
     """Hydra's store belongs to the process: what somebody puts into it has no file whose time could tell."""
     groups = ConfigStore.instance().repo
@@ -276,10 +247,3 @@ def test_what_shows_needs_neither_torch_nor_pandas(tmp_path: Path, arguments: li
     )
     assert done.returncode == 0, done.stderr
     assert {"torch", "pandas"} & set(json.loads(done.stdout.splitlines()[-1])) == set()
-
-
-def test_an_edit_changes_the_hash_of_files(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("x = 1\n")
-    before = provenance.digest([tmp_path / "a.py"], tmp_path)
-    (tmp_path / "a.py").write_text("x = 2\n")
-    assert provenance.digest([tmp_path / "a.py"], tmp_path) != before

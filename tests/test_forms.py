@@ -15,8 +15,6 @@ import yaml
 import mobench as api
 from mobench.artifacts import claims as claim_texts
 from mobench.artifacts import drawing, freshness
-from mobench.bundle import integrity
-from mobench.bundle.archive import document
 from mobench.cli import messages, status
 from mobench.errors import ConfigError, MobenchError, StoreError
 from mobench.jobs.build import make_job
@@ -24,7 +22,6 @@ from mobench.jobs.store import JobFolder
 from mobench.report.reading import artifacts
 from mobench.sweep import grid
 from mobench.sweep.plan import Planned
-from mobench.system import forms
 from tests.conftest import Run
 
 DEEP = "[" * 200_000
@@ -200,58 +197,6 @@ def test_texts_of_claims(text: str, tmp_path: Path) -> None:
         claim_texts._file(path)
 
 
-# bundles
-
-ROWS = b"run,seed,output,status,f_1\n0,0,last,done,1.0\n"
-IDENTITY = {
-    "problem": {"class": "VLMOP2"},
-    "algorithm": {"class": "LS"},
-    "oracle": {"class": "Exact"},
-    "seeds": [0],
-}
-META = {
-    "identity": IDENTITY,
-    "versions": {},
-    "device": "cpu",
-    "dtype": "float64",
-    "hypervolume": None,
-    **dict.fromkeys(("seconds_train", "seconds_evaluate", "seconds_wall"), 1.0),
-}
-CONFIG = {
-    "problem": {"_target_": "mobench.problems.VLMOP2"},
-    "algorithm": {"_target_": "mobench.algorithms.ls.LS"},
-    "oracle": {"_target_": "mobench.oracles.Exact"},
-    "seeds": [0],
-}
-
-
-def job_problems(
-    meta: dict[str, Any] = META, config: dict[str, Any] = CONFIG, rows: bytes = ROWS
-) -> list[str]:
-    key = f"vlmop2-ls-{integrity.config_hash(meta['identity'])}"
-    files = {"meta.json": document(meta), "config.yaml": yaml.safe_dump(config).encode(), "final.csv": rows}
-    files = {f"runs/{key}/{name}": data for name, data in files.items()} | {f"runs/{key}/status.json": b"{}"}
-    return list(integrity._job_problems(key, {"count": 1}, files))
-
-
-@pytest.mark.parametrize("field", [name for name in META if name not in ("identity", "hypervolume")])
-@pytest.mark.parametrize("value", [None, "many", [1], ...])
-def test_provenance_of_a_bundle(field: str, value: Any) -> None:
-    """What `verify` computes with is there, or the bundle is refused."""
-    meta = {k: v for k, v in META.items() if k != field} | ({} if value is ... else {field: value})
-    found, words = told(job_problems, meta)
-    fine = (field, value) == ("device", "many")
-    assert found == [] if fine else any(field in problem for problem in (*(found or []), words))
-
-
-def test_rows_and_configuration_of_a_bundle() -> None:
-    assert job_problems() == []
-    other = CONFIG | {"algorithm": {"_target_": "mobench.algorithms.mgda.MGDA"}}
-    assert any("names mobench.algorithms.mgda.MGDA as its algorithm" in p for p in job_problems(config=other))
-    assert any("no column output" in p for p in job_problems(rows=ROWS.replace(b"output", b"put")))
-    assert any("column run must hold whole" in p for p in job_problems(rows=ROWS.replace(b"\n0,", b"\na,")))
-
-
 # what a configuration that comes from a folder may build
 
 
@@ -286,17 +231,6 @@ def test_a_group_is_not_built_by_another_class(finished: list[JobFolder], tmp_pa
         with pytest.raises(ConfigError, match=rf"{group}\._target_ is \w+, which is not a mobench"):
             make_job(wrong)
     assert not (tmp_path / "mark").exists()
-
-
-def test_deep_nodes_are_shown() -> None:
-    node: list[Any] = []
-    for _ in range(100_000):
-        node = [node]
-    assert forms.shown(node) == "a node that nests too deeply"
-    with pytest.raises(MobenchError, match="nests too deeply"):
-        forms.texts("here", node)
-    while node:  # Python frees nested lists recursively
-        node = node[0]
 
 
 def test_a_sweep_looks_again_at_jobs_of_another_process(finished: list[JobFolder]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from mobench.config.schema import choices, conf_dir
 from mobench.errors import ConfigError
 from mobench.sweep.grid import expanded, last, product
 from mobench.sweep.planner import plan
-from tests.conftest import Run
 
 AXES: dict[str, Any] = {
     "data": {"a": ["problem=x"], "b": ["problem=y"]},
@@ -95,26 +93,3 @@ def test_no_experiment_lists_what_another_one_has() -> None:
         if len(listed) > 1:
             assert str(listed) not in seen, f"{name} can be `like: {seen[str(listed)]}`"
             seen[str(listed)] = name
-
-
-def test_an_experiment_of_ones_own(mobench: Run, tmp_path: Path) -> None:
-    (tmp_path / "conf" / "experiment").mkdir(parents=True)
-    (tmp_path / "conf" / "experiment" / "mine.yaml").write_text(
-        "# @package _global_\n"
-        "steps: 3\n"
-        "seeds: [0]\n"
-        "grid:\n"
-        "  all: [preferences=2]\n"
-        "  axes: {p: {v: [problem=vlmop2], z: [problem=zdt1]}, m: {ls: [algorithm=ls], mgda: "
-        "[algorithm=mgda]}}\n"
-        "hydra: {mode: MULTIRUN}\n"
-    )
-    result = mobench("--config-dir", str(tmp_path / "conf"), "+experiment=mine")
-    assert result.code == 0, result.err
-    assert len(result.folders) == 4
-    assert {folder.key.rsplit("-", 1)[0] for folder in result.folders} == {
-        "vlmop2-ls",
-        "vlmop2-mgda",
-        "zdt1-ls",
-        "zdt1-mgda",
-    }

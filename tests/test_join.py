@@ -361,16 +361,6 @@ def test_a_refusal_lists_every_reason_at_once() -> None:
     assert isinstance(error.value, TypeError)
 
 
-def test_the_kind_of_a_constraint_does_not_matter_without_one() -> None:
-    assert reasons(Spec(1, 2, 0, 5, Free(), constraint_kind="gap"), cheap_ls()) == []
-
-
-def cheap_ls() -> Algorithm:
-    from mobench.algorithms.ls import LS
-
-    return LS()
-
-
 def test_functional_constraints_are_served_by_the_point() -> None:
     """N = 1 through automatic differentiation: an algorithm that takes constraints gets values and rows of
     both.

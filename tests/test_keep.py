@@ -67,27 +67,6 @@ def test_kept_rows_are_found_and_left_alone(mobench: Run, results: Path, tmp_pat
     assert "already finished" not in other.out
 
 
-def test_command_line(
-    mobench: Run,
-    results: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    drawn = mobench("+experiment=ferero/fig7", "logger=local")
-    monkeypatch.setenv("MOBENCH_OUTPUTS", str(drawn.root))
-    monkeypatch.setattr(sys, "argv", ["keep", "ferero/fig7", "ferero/nothing"])
-    assert kept_rows.main(sys.argv[1:]) == 1
-    said = capsys.readouterr()
-    assert "ferero/nothing has not been drawn" in said.err
-    assert "mobench +experiment=ferero/nothing" in said.err
-    assert sorted(p.name for p in (results / "runs").iterdir()) == [job.key for job in drawn.folders]
-    for job in drawn.folders:
-        assert (results / "runs" / job.key / "final.csv").read_bytes() == (
-            job.path / "final.csv"
-        ).read_bytes()
-
-
 def test_jobs_of_an_artifact_that_is_not_complete(
     mobench: Run, results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,26 +114,6 @@ def test_histories_can_be_thinned(mobench: Run, results: Path) -> None:
     assert sorted(set(thin["step"])) == [0, 2, 4, 5]
     whole = first.job.history()
     pd.testing.assert_frame_equal(thin, whole[whole["step"].isin([0, 2, 4, 5])].reset_index(drop=True))
-
-
-def test_columns_can_be_chosen(mobench: Run, results: Path) -> None:
-    first = mobench(*QUICK, "record.every=1", "record.evaluate=true")
-    kept_rows.keep(first.job, results, history=True, columns=("f_", "viol"))
-    some = JobFolder(results / "runs" / first.job.key).history()
-    whole = first.job.history()
-    assert list(some) == ["run", "step", "seed", "output", "f_1", "f_2"]
-    assert set(whole) > set(some)
-    pd.testing.assert_frame_equal(some, whole[list(some)])
-
-
-@pytest.mark.parametrize("option", [("--every", "2"), ("--columns", "f_")])
-def test_parts_of_a_history_that_is_left_behind(
-    option: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["keep", "ferero/fig7", *option])
-    with pytest.raises(SystemExit):
-        kept_rows.main(sys.argv[1:])
-    assert "add --history" in capsys.readouterr().err
 
 
 def test_folders_of_data_stay_behind(

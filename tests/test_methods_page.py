@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from campaigns import agreement
 from mobench.config.compose import compose
 from mobench.config.schema import choices
 from mobench.core import Algorithm, Free, Spec
@@ -39,14 +38,3 @@ def test_what_it_says_is_declared(name: str) -> None:
     positive = method.positive or any("objectives >= 0" in reason for reason in method.misfits(spec))
     assert ("f >= 0" in needs) == positive
     assert ("runs of a seed" in needs) == method.together
-
-
-def test_the_table_of_agreement_is_made() -> None:
-    """One method: as near to others as the tests ask for; every exact method has a line on the page."""
-    text = agreement.main(["--only", "config"])
-    row = text.splitlines()[-1].split("|")
-    assert float(row[2]) < 1e-6
-    assert float(row[3]) < 1e-6
-    assert row[6].strip().startswith("0 of ")
-    page = (REPOSITORY / "docs" / "agreement.md").read_text()
-    assert all(f"| {name} |" in page for name in agreement.EXACT)

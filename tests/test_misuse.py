@@ -11,6 +11,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,6 @@ import mobench as api
 from mobench.errors import ConfigError, MobenchError
 from mobench.jobs.store import JobFolder
 from mobench.system import console
-from mobench.system.console import interrupted
 from tests.conftest import REPOSITORY, Run, command, environment
 
 # files of a plug-in: what they hold, and what the message must say besides the file's name
@@ -31,7 +32,6 @@ BROKEN = {
         ["line 2, column 1", "cannot start any token", "Indent YAML with spaces"],
     ),
     "twice": ("_target_: x.Y\nn: 3\nn: 4\n", ["line 3, column 1", "duplicate key n"]),
-    "sign": ("_target_: x.Y\nn: '\x07'\n", ["special characters are not allowed", "character 19"]),
     "latin": (b"_target_: x.Y\nn: \xff\xfe\n", ["not UTF-8", "byte 18 is 0xff"]),
     "open": ("_target_: x.Y\nn: ${foo\n", ["'${foo'"]),
     "number": ("3\n", ["contains a single value"]),
@@ -97,63 +97,39 @@ def test_too_many_preferences_are_refused_before_one_is_made(mobench: Run) -> No
 # threads
 
 
+def in_threads(work: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
+    """What `work` returns for each argument, or the error that it raises, of threads that begin together."""
+    start = threading.Barrier(len(arguments))
+
+    def one(argument: Any) -> Any:
+        start.wait(30)
+        try:
+            return work(argument)
+        except MobenchError as error:
+            return error
+
+    with ThreadPoolExecutor(len(arguments)) as pool:
+        return list(pool.map(one, arguments))
+
+
 def test_threads_give_the_rows_of_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One of the jobs comes twice: the second reads what the first has made, however long that takes."""
+
+    def rows(name: str) -> Any:
+        return api.run(problem="vlmop2", algorithm=name, preferences=2, steps=1000, logger="local")
+
     names = ["ls", "epo", "mgda", "mgda", "ferero"]
-
-    def job(name: str) -> Any:
-        return api.run(problem="vlmop2", algorithm=name, preferences=2, steps=30, logger="local").drop(
-            columns="seconds"
-        )
-
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "one"))
-    expected = {name: job(name) for name in dict.fromkeys(names)}
+    expected = {name: rows(name).drop(columns="seconds") for name in dict.fromkeys(names)}
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "threads"))
-    found: list[tuple[str, Any]] = []
-    start = threading.Barrier(len(names))
-
-    def work(name: str) -> None:
-        start.wait(30)
-        try:
-            found.append((name, job(name)))
-        except MobenchError as error:
-            found.append((name, error))
-
-    workers = [threading.Thread(target=work, args=(name,)) for name in names]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert sorted(name for name, _ in found) == sorted(names)
-    for name, rows in found:
-        assert not isinstance(rows, MobenchError), f"{name}: {rows}"
-        assert rows.equals(expected[name])
-
-
-def test_two_threads_on_one_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second reads what the first has made, however long that takes."""
-    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
-    answers: list[Any] = []
-
-    def work() -> None:
-        try:
-            answers.append(
-                api.run(problem="vlmop2", algorithm="epo", preferences=2, steps=2500, logger="local")
-            )
-        except MobenchError as error:
-            answers.append(error)
-
-    workers = [threading.Thread(target=work) for _ in range(2)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    first, second = answers
-    assert not isinstance(first, MobenchError), first
-    assert not isinstance(second, MobenchError), second
-    assert first.equals(second)  # also in the seconds that it took
-    assert len(list(tmp_path.glob("runs/*"))) == 1
+    found = in_threads(rows, names)
+    for name, answer in zip(names, found, strict=True):
+        assert not isinstance(answer, MobenchError), f"{name}: {answer}"
+        assert answer.drop(columns="seconds").equals(expected[name])
+    assert found[2].equals(found[3])  # also in the seconds that it took
+    assert len(list(tmp_path.glob("threads/runs/*"))) == 4
 
 
 def test_functions_of_ones_own_in_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,22 +138,11 @@ def test_functions_of_ones_own_in_threads(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
     own = api.objectives([lambda x: (x - 1).square().sum(), lambda x: torch.exp(x).sum()], dim=2)
-    answers: list[Any] = []
 
-    def work(steps: int) -> None:
-        try:
-            answers.append(
-                len(api.run(problem=own, algorithm="mgda", preferences=2, steps=steps, logger="local"))
-            )
-        except MobenchError as error:
-            answers.append(error)
+    def rows(steps: int) -> Any:
+        return len(api.run(problem=own, algorithm="mgda", preferences=2, steps=steps, logger="local"))
 
-    workers = [threading.Thread(target=work, args=(steps,)) for steps in (2, 300, 5, 200)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert answers == [2, 2, 2, 2]
+    assert in_threads(rows, (2, 300, 5, 200)) == [2, 2, 2, 2]
 
 
 # terminals, folders, signals
@@ -225,14 +190,6 @@ def test_ctrl_c_while_the_program_is_imported(tmp_path: Path) -> None:
     line = command("preferences=2")  # python -m: there Python remembers the signal
     done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (130, "mobench: error: Stopped before the first job started.\n")
-
-
-def test_who_interrupted() -> None:
-    error = RuntimeError("Error calling __set_name__")
-    error.__cause__ = KeyboardInterrupt()
-    assert interrupted(error)
-    assert not interrupted(ValueError("x"))
-    assert not interrupted(None)
 
 
 def test_a_running_job_says_where_it_is(tmp_path: Path) -> None:

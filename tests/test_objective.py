@@ -190,14 +190,6 @@ def test_a_trial_that_another_worker_runs_is_waited_for(
     assert number == float(folder.final()["f_1"].mean())
 
 
-def test_hydras_own_sweeper(mobench: Run, tmp_path: Path) -> None:
-    place = f"hydra.sweep.dir={tmp_path / 'sweep'}"  # where it writes a file of its own
-    result = mobench("-m", "hydra/sweeper=basic", place, "algorithm=ls,mgda", "objective=f_1", *QUICK)
-    assert result.code == 0, result.err
-    assert {f.key.split("-")[1] for f in result.folders} == {"ls", "mgda"}
-    assert result.out.count(": f_1 ") == 2
-
-
 def test_optuna(mobench: Run, tmp_path: Path) -> None:
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="needs hydra-optuna-sweeper")
     settings = ["hydra.sweeper.n_trials=3", "hydra.sweeper.direction=maximize", f"hydra.sweep.dir={tmp_path}"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -23,7 +22,6 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from campaigns import image_steps
 from tests.conftest import REPOSITORY, environment
 
 # every file that Python opens is noted, if it lies in the checkout; the interpreter's own packages may lie
@@ -99,31 +97,27 @@ def python(wheel: Path, here: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def test_a_job_outside_of_the_checkout(wheel: Path, tmp_path: Path) -> None:
-    """The command and the Python interface in one process: the second reads what the first has written."""
+def test_a_job_and_an_artifact_outside_of_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    """The command, the Python interface, which reads what the first has written, and an artifact."""
     program = """
         import mobench, mobench.cli.entry
         options = dict(problem="vlmop2", steps=3, preferences=2, logger="local")
         assert mobench.cli.entry.called([f"{key}={value}" for key, value in options.items()]) == 0
         rows = mobench.run(**options)
+        drawing = ["+experiment=ferero/fig7", "scale=smoke", "logger=local"]
+        assert mobench.cli.entry.called(drawing) == 0
         print("START", mobench.load(rows).config["problem"]["start"]["noise"])
         print("FROM", mobench.__file__)
     """
     said = python(wheel, tmp_path, "-c", textwrap.dedent(program))
     assert "START 0.125" in said
     assert f"FROM {wheel / 'mobench'}" in said
-    (folder,) = (tmp_path / "outputs" / "runs").iterdir()
-    assert yaml.safe_load((folder / "config.yaml").read_text())["steps"] == 3
-
-
-def test_an_artifact_outside_of_the_checkout(wheel: Path, tmp_path: Path) -> None:
-    """Smoke scale, from `python -m mobench` to the figure and the claims."""
-    said = python(wheel, tmp_path, "-m", "mobench", "+experiment=ferero/fig7", "scale=smoke", "logger=local")
+    (folder,) = (tmp_path / "outputs" / "runs").glob("vlmop2-mgda-*")
     assert "drawn by the wheel" in said
     drawn = tmp_path / "outputs" / "artifacts" / "ferero" / "fig7"
     assert (drawn / "figure.png").stat().st_size > 1000
     assert json.loads((drawn / "claims.json").read_text())
-    assert len(list((tmp_path / "outputs" / "runs").iterdir())) == 2
+    assert yaml.safe_load((folder / "config.yaml").read_text())["steps"] == 3
 
 
 def test_what_belongs_into_the_wheel() -> None:
@@ -216,20 +210,3 @@ def test_the_version_is_said_once() -> None:
     assert citation["version"] == version
     assert f"version = {{{version}}}" in (REPOSITORY / "README.md").read_text()
     assert f"\n## {version} (" in (REPOSITORY / "CHANGELOG.md").read_text()
-
-
-def test_the_dockerfile() -> None:
-    """Its form, since no container engine may be at hand: a base by argument, the lock, a command."""
-    lines = [line for line in (REPOSITORY / "Dockerfile").read_text().splitlines() if line and line[0] != "#"]
-    assert lines[0].startswith("ARG BASE=python:3.")
-    assert lines[1] == "FROM ${BASE}"
-    assert "RUN make install LOCKED=1" in lines
-    assert lines.index("COPY . .") < lines.index("RUN make install LOCKED=1")
-    assert [name for name, _ in image_steps.steps((REPOSITORY / "Dockerfile").read_text())][-2:] == [
-        "RUN",
-        "CMD",
-    ]
-    command = json.loads(lines[-1].removeprefix("CMD "))
-    assert shlex.join(command) in (REPOSITORY / "README.md").read_text()
-    ignored = [line for line in (REPOSITORY / ".dockerignore").read_text().splitlines() if line[0] != "#"]
-    assert not {"locks", "conf", "experiments", "mobench", ".git"} & set(ignored)

@@ -106,25 +106,6 @@ def test_parts_of_before_rows_said_what_failed_are_joined(tmp_path: Path) -> Non
     assert joined["unsolved"] == []
 
 
-def test_a_part_that_fails_is_named_and_the_others_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    train = module.train
-
-    def fails(job: Any, *rest: Any) -> Any:
-        if job.config.seeds == [1]:
-            raise RuntimeError("no more power")
-        return train(job, *rest)
-
-    monkeypatch.setattr(module, "train", fails)
-    chosen = ("algorithm=ls", "seeds=[0,1]", "hardware.split=2")
-    outcome = run_job(job(*chosen), tmp_path)
-    assert outcome.status == "failed"
-    assert "Its part with the seeds 1 failed: RuntimeError: no more power" in str(outcome.error)
-    monkeypatch.setattr(module, "train", train)
-    assert run_job(job(*chosen), tmp_path).status == "done"
-
-
 def test_parts_that_do_not_belong_together_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,13 +145,6 @@ def test_a_split_job_is_the_whole_one(tmp_path: Path, method: str) -> None:
         assert joined.key == whole.key
         assert len(joined.meta()["parts"]) == count
         exactly(joined, whole)
-
-
-def test_values_that_vary_are_split_with_their_runs(tmp_path: Path) -> None:
-    chosen = ("algorithm=stch", "vary.mu=[0.01,0.1]", "seeds=[4]", "steps=4")
-    whole = JobFolder(run_job(job(*chosen), tmp_path / "whole").folder)
-    outcome = run_job(job(*chosen, "hardware.split=3"), tmp_path / "parts")
-    exactly(JobFolder(outcome.folder), whole)
 
 
 def test_runs_that_move_together_are_cut_by_seeds_only(tmp_path: Path) -> None:

@@ -15,11 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobench.config.schema import completed
 from mobench.jobs import fingerprint
-from mobench.jobs.build import make_job
 from mobench.jobs.fingerprint import Opaque, of_class
-from mobench.jobs.job import identity
 from tests.conftest import REPOSITORY, Run, environment
 
 PARTS = "mobench_test_parts"
@@ -300,13 +297,6 @@ def test_rows_of_other_code_are_not_served(plugged: Any, edit: str) -> None:
     assert "already finished" in plugged().out  # and back
 
 
-def test_an_edited_method_does_not_serve_rows_either(plugged: Any) -> None:
-    plugged()
-    other = plugged(edits=(SAME["another class"],))
-    assert "already finished" not in other.out
-    assert len(other.folders) == 2
-
-
 STOP = (
     "return torch.full_like(F, 0.5)",
     'if t == self.fails_at: raise RuntimeError("stopped")\n        return torch.full_like(F, 0.5)',
@@ -381,10 +371,3 @@ def test_walk_of_mobenchs_own_parts_is_by_version(hashed: Hash, monkeypatch: pyt
     assert hashed() != before
     assert fingerprint.is_own(sys.modules[PARTS].Bowls)
     assert not fingerprint.is_own(Problem)
-
-
-def test_make_job_is_where_code_is_read(plugged: Any) -> None:
-    config = completed(plugged().job.config())
-    code = identity(make_job(config))["code"]
-    assert set(code) == {"problem", "algorithm"}
-    assert all(len(value) == 32 for value in code.values())

@@ -4,7 +4,6 @@ what is right passes.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -18,7 +17,6 @@ from mobench.core.algorithm import Info
 from mobench.core.preferences import spread
 from mobench.jobs import rehearsal
 from mobench.jobs.config import JobConfig
-from mobench.jobs.failures import advice_for
 from mobench.jobs.job import Job
 from mobench.jobs.rehearsal import RehearsalError, rehearse
 from mobench.jobs.run import run_job
@@ -117,14 +115,6 @@ class Balanced(Weighting):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turned(Algorithm):
-    """A direction of the wrong shape."""
-
-    def step(self, points: Any, state: Any, t: int, alpha: Any) -> Any:
-        return points[0].vjp(torch.ones_like(points[0].F)).T, state, Info()
-
-
-@dataclass(frozen=True, kw_only=True)
 class Swarm(Algorithm):
     """All runs of a seed move to their mean: a population."""
 
@@ -155,6 +145,14 @@ class Herd(Swarm):
 
     def step(self, points: Any, state: Any, t: int, alpha: Any) -> Any:
         return points[0].x.mean(0) - points[0].x, state, Info()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turned(Algorithm):
+    """A direction of the wrong shape."""
+
+    def step(self, points: Any, state: Any, t: int, alpha: Any) -> Any:
+        return points[0].vjp(torch.ones_like(points[0].F)).T, state, Info()
 
 
 def job_of(
@@ -314,67 +312,12 @@ def test_only_the_users_own_parts_are_rehearsed(monkeypatch: pytest.MonkeyPatch)
     assert rehearse(job_of(VLMOP2(), LS())) == []
 
 
-@pytest.mark.parametrize("R", [1, 2, 3, 7])
-@pytest.mark.parametrize("n", [2, 3, 5])
-def test_few_runs_are_far_apart_and_no_axis_passes_for_another(R: int, n: int) -> None:
-    chosen = rehearsal._few(job_of(Bowls(n=n), Balanced(), U=R, seeds=(0,)))
-    assert chosen[0] == 0
-    assert len(chosen) == len(set(chosen)) <= 3
-    assert R == 1 or chosen[-1] == R - 1
-    assert R < 3 or n == 3 or len(chosen) == 3
-
-
 # in a job
 
 
 @pytest.fixture
 def failing(mobench: Run, plug_in: str) -> Any:
     return lambda *arguments: mobench(plug_in, *arguments, "preferences=2", "logger=local")
-
-
-def test_a_failing_job_names_its_folder_and_the_line(failing: Any) -> None:
-    result = failing("problem=hole", "algorithm=broken", "steps=5")
-    result.refused(
-        "KeyError: 'lost'",
-        "mobench_plugin_of_the_tests.py:",
-        "in Broken.weights",
-        str(result.job.path),
-        code=1,
-    )
-    assert "raise KeyError" in result.job.status()["traceback"]
-
-
-def test_the_reference_solver_is_advised_where_there_is_one(failing: Any) -> None:
-    from mobench.algorithms.epo import EPO
-    from mobench.algorithms.ls import LS
-    from mobench.algorithms.mgda import MGDA
-
-    for own in (EPO(), MGDA()):
-        assert "set algorithm.subproblem=cvxpy" in advice_for(own)
-        assert "cvxpy" not in advice_for(dataclasses.replace(own, subproblem="cvxpy"))
-    for own in (LS(), Balanced()):
-        assert advice_for(own) == ""
-    result = failing("problem=hole", "algorithm=stubborn", "steps=5")
-    assert "ended with a failed subproblem solve" in result.err
-    assert "cvxpy" not in result.err
-
-
-def test_what_a_rehearsal_costs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Evaluations in runs: a run evaluated once counts as 1. Of 3 runs and of 300 the same."""
-    costs = []
-    for U in (3, 300):
-        count = 0
-
-        def values(self: Bowls, x: Tensor, batch: Any = None, original: Any = Bowls.values) -> Tensor:
-            nonlocal count
-            count += len(x)
-            return original(self, x, batch)  # type: ignore[no-any-return]
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Bowls, "values", values)
-            rehearse(job_of(Bowls(), Balanced(), U=U, seeds=(0,)))
-        costs.append(count)
-    assert costs[0] == costs[1] <= 60
 
 
 def test_rows_do_not_change_by_the_rehearsal(

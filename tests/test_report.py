@@ -1,7 +1,6 @@
 """The report: what is shown, what is said about damaged folders, escaping, Markdown."""
 
 import html
-import io
 import json
 import re
 import shutil
@@ -14,25 +13,22 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.etree import ElementTree
 
 import pytest
-from PIL import Image
 
 from mobench.errors import MobenchError, StoreError
-from mobench.report import build, findings
-from mobench.report.__main__ import MARKERS, main, renew
+from mobench.report import build
+from mobench.report.__main__ import MARKERS, main
 from mobench.report.boards import score_boards
 from mobench.report.markdown import (
     paper_markdown,
     papers_markdown,
     pictures_markdown,
 )
-from mobench.report.model import Entry, mark
+from mobench.report.model import mark
 from mobench.report.papers import PaperInfo
 from mobench.report.reading import artifacts, collect
 from mobench.report.result_pages import result_pages
-from mobench.report.runtime import runtime
-from mobench.report.sheets import sheet
 from mobench.report.wall import wall
-from mobench.report.words import duration, fact, glue, moment, number, text
+from mobench.report.words import number
 from mobench.system.paths import KEPT
 
 VOID = {"meta", "link", "img", "input", "br", "hr"}
@@ -329,69 +325,26 @@ def test_every_link_leads_somewhere_when_there_is_one_of_each(tmp_path: Path) ->
     assert followed(tmp_path) == FILTERS
 
 
-def test_order_labels_and_provenance(outputs: Path) -> None:
+def test_pages_name_what_made_an_artifact(outputs: Path) -> None:
+    """In the order of the papers; each with its command, its code, its machine, its jobs and its notes."""
     build()
     index = opened(outputs, "index.html")
-    page = opened(outputs, "artifacts/ferero/fig10.html")
-    places = [
-        index.text.index(t)
-        for t in ("Title of ferero/fig2", "Title of ferero/fig10", "Title of omd_tch/fig1")
-    ]
+    titles = ("Title of ferero/fig2", "Title of ferero/fig10", "Title of omd_tch/fig1")
+    places = [index.text.index(title) for title in titles]
     assert places == sorted(places)
-    for said in ("Figure 10", "Flexible Framework", "newpaper"):
-        assert said in index.text, said
+    page = opened(outputs, "artifacts/ferero/fig10.html")
     for said in (
-        "Overview FERERO Figure 10",
         "mobench +experiment=ferero/fig10",
         "a" * 40 + " with uncommitted changes",
         "torch 2.10",
-        "CPU Z",
         "2025-01-02 03:04 +0000",
-        "20 of 20",
         "17 of 20",
         "(folder missing)",
         "starts differ",
         "because of the step size",
-        "← Previous Figure 2",
-        "Next → Pictures",
+        "outputs/runs/vlmop2-epo-aaaaaaaaaa 20 of 20 12.50 CPU Z bbbbbbbbbb",
     ):
         assert said in page.text, said
-    assert "outputs/runs/vlmop2-epo-aaaaaaaaaa 20 of 20 12.50 CPU Z bbbbbbbbbb" in page.text
-
-
-def test_expected_runtime_is_what_rows_know(outputs: Path) -> None:
-    site = collect(outputs)
-    said = {e.id: dict(runtime(e, site)) for e in site.entries}
-    assert said["ferero/fig10"] == {
-        "One core": "16 s for 2 jobs on CPU Z, then 0.5 s for drawing",
-        "Unknown": "the time of 1 job, whose folder or time is missing",
-    }
-    # one job on each device: neither line speaks for the whole
-    assert said["ferero/pictures"] == {
-        "One core": "1 min 0 s for 1 job on CPU Z, then 0.5 s for drawing",
-        "One GPU": "30 s for 1 job on NVIDIA H100",
-    }
-    assert said["ferero/fig2"] == {}
-    for key in ("vlmop2-epo-aaaaaaaaaa", "vlmop2-pmtl-bbbbbbbbbb"):
-        shutil.rmtree(outputs / "runs" / key)
-    site = collect(outputs)
-    (lost,) = [e for e in site.entries if e.id == "ferero/fig10"]
-    assert runtime(lost, site) == [
-        (
-            "Jobs",
-            "1 min 15 s in total when it was drawn (the job folders are missing), then 0.5 s for drawing",
-        )
-    ]
-    build()
-    assert "1 min 15 s in total when it was drawn" in opened(outputs, "artifacts/ferero/fig10.html").text
-    threads = [("1 thread(s)", "2 thread(s)"), ("4 thread(s)", "4 thread(s)"), ("", "")]
-    for n, executions in enumerate(threads):
-        for i, execution in enumerate(executions):
-            job(outputs, f"p-a-{n}{i}", "done", 1, 1, 2.0, {"execution": execution})
-        artifact(outputs, f"mobl/fig{n}", [], jobs={"a": f"p-a-{n}0", "b": f"p-a-{n}1"})
-    site = collect(outputs)
-    said = {e.id: runtime(e, site)[0][0] for e in site.entries if e.paper == "mobl"}
-    assert said == {"mobl/fig0": "1 to 2 threads", "mobl/fig1": "4 threads", "mobl/fig2": "CPU"}
 
 
 @pytest.mark.parametrize(
@@ -404,17 +357,14 @@ def test_expected_runtime_is_what_rows_know(outputs: Path) -> None:
             b'[{"id": "a", "verdict": "reproduced"}, 3]',
             "claim 1 lacks statement, published, measured",
         ),
-        ("claims.json", b"[3]", "claim 1 is not an object"),
         ("provenance.json", b"[]", "provenance.json contains list"),
         ("figure.png", b"GIF89a", "figure.png could not be shown: it is not a PNG file"),
-        ("figure.png", png()[:-14], "figure.png could not be shown: the file is truncated"),
         (
             "figure.png",
             png()[:-14] + b"xx" + png()[-12:],
             "figure.png could not be shown: the file is damaged",
         ),
         ("table.csv", b"a,b\n1\n", "row 1 has 1 cells, but the header has 2"),
-        ("table.csv", b"", "table.csv could not be shown: the file is empty"),
         ("table.csv", b'a\n"x', "table.csv could not be shown"),
     ],
 )
@@ -503,19 +453,6 @@ def test_files_and_pages_follow_the_artifacts(outputs: Path) -> None:
     assert not list((report / "artifacts").rglob("*"))
 
 
-def test_small_figures(tmp_path: Path) -> None:
-    folder = artifact(tmp_path, "ferero/fig1", [])
-    buffer = io.BytesIO()
-    Image.effect_noise((1600, 800), 60).save(buffer, "PNG")
-    (folder / "figure.png").write_bytes(buffer.getvalue())
-    report = build(tmp_path).parent
-    (small,) = report.glob("assets/ferero/fig1/small-*.webp")
-    with Image.open(small) as image:
-        assert image.size == (480, 240)
-    (shown,) = opened(tmp_path, "index.html").images
-    assert (shown["src"], shown["loading"]) == (small.relative_to(report).as_posix(), "lazy")
-
-
 def test_nothing_there_yet(tmp_path: Path) -> None:
     assert "No artifact has been drawn yet" in Page(build(tmp_path).read_text()).text
     assert "There are no claims yet" in opened(tmp_path, "claims.html").text
@@ -548,100 +485,28 @@ def test_jobs(outputs: Path) -> None:
     )
 
 
-def test_rows_that_come_with_the_project(
-    outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are shown where an artifact draws them and they were not run here."""
-    kept = tmp_path / "kept"
-    monkeypatch.setattr("mobench.report.reading.results_root", lambda: kept)
+def test_data_sets_and_kept_rows(outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One page for each label, whatever its version; rows of the project where they were not run here."""
+    monkeypatch.setattr("mobench.report.reading.results_root", lambda: tmp_path / "kept")
     for key in ("vlmop2-ls-eeeeeeeeee", "vlmop2-epo-aaaaaaaaaa", "vlmop2-ls-9999999999"):
-        job(kept, key, "done", 1, 1, 7.0)
-    assert {j.key: j.kept for j in collect(outputs).jobs if j.problem == "vlmop2"} == {
+        job(tmp_path / "kept", key, "done", 1, 1, 7.0)
+    versions = {"data_sha256": "9" * 64, "train_size": 8}
+    job(outputs, "multimnist-epo-0000000005", "done", 1, 1, 2.0, {**DIGITS, **versions})
+    site = collect(outputs)
+    assert {d.label: (d.slug, d.kind, len(d.jobs), len(d.versions)) for d in site.data} == {
+        "MNIST": ("mnist", "official files", 1, 1),
+        "digits, enlarged": ("digits-enlarged", "embedded", 3, 2),
+        "generated flows": ("generated-flows", "generated", 1, 1),
+    }
+    assert {j.key: j.kept for j in site.jobs if j.problem == "vlmop2"} == {
         "vlmop2-epo-aaaaaaaaaa": False,
         "vlmop2-ls-eeeeeeeeee": True,
         "vlmop2-pmtl-bbbbbbbbbb": False,
     }
-    site = collect(outputs)
-    (entry,) = [e for e in site.entries if e.id == "ferero/fig10"]
-    assert (
-        dict(runtime(entry, site))["Kept"]
-        == "the rows of 1 of 3 jobs come with the repository, so these jobs are not rerun"
-    )
     build()
-    assert "(folder missing)" not in opened(outputs, "artifacts/ferero/fig10.html").text
     page = opened(outputs, "artifacts/ferero/fig10.html").text
+    assert "(folder missing)" not in page
     assert "experiments/results/runs/vlmop2-ls-eeeeeeeeee" in page
-
-
-@pytest.mark.parametrize(
-    ("file", "data", "said"),
-    [
-        ("status.json", b"[]", "status.json could not be loaded (not an object)"),
-        ("meta.json", b"{", "meta.json could not be loaded"),
-    ],
-)
-def test_damaged_jobs_are_shown_with_the_reason(tmp_path: Path, file: str, data: bytes, said: str) -> None:
-    folder = job(tmp_path, "vlmop2-epo-aaaaaaaaaa", "done", 2, 2)
-    (folder / file).write_bytes(data)
-    artifact(tmp_path, "ferero/fig1", [], jobs={"epo": folder.name})
-    build(tmp_path)
-    assert said in opened(tmp_path, "artifacts/ferero/fig1.html").text
-
-
-def test_data_sets(outputs: Path) -> None:
-    job(
-        outputs,
-        "multimnist-epo-0000000005",
-        "done",
-        1,
-        1,
-        2.0,
-        {**DIGITS, "data_sha256": "9" * 64, "train_size": 8},
-    )
-    # the same file name
-    job(outputs, "x-y-0000000006", "done", 1, 1, 2.0, {**DIGITS, "data": "Digits (enlarged)"})
-    artifact(
-        outputs, "ferero/fig11", [], jobs={"a": "multimnist-ls-0000000001"}
-    )  # uses the data and does not show them
-    site = collect(outputs)
-    found = {d.label: (d.slug, d.kind, len(d.jobs), len(d.versions)) for d in site.data}
-    assert found == {
-        "Digits (enlarged)": ("digits-enlarged", "embedded", 1, 1),
-        "MNIST": ("mnist", "official files", 1, 1),
-        "digits, enlarged": ("digits-enlarged-2", "embedded", 3, 2),
-        "generated flows": ("generated-flows", "generated", 1, 1),
-    }
-    build()
-    page = opened(outputs, "data/digits-enlarged-2.html")
-    for said in (
-        "d" * 64,
-        "9" * 64,
-        "train size 7 in 2 parts of 3 to 4",
-        "3 jobs",
-        "Pictures Title of ferero/pictures",
-    ):
-        assert said in page.text, said
-    assert [i["src"] for i in page.images] == ["../assets/ferero/pictures/figure.png"]
-    assert opened(outputs, "data/mnist.html").images == []
-    assert "No artifact uses this data set" in opened(outputs, "data/mnist.html").text
-    listed = opened(outputs, "data.html")
-    assert "5 of 10 jobs use no data set" not in listed.text
-    assert "4 of 10 jobs use no data set" in listed.text
-
-
-def test_a_thousand_jobs_stay_small(tmp_path: Path) -> None:
-    """Drawn in ten artifacts; sizes are a matter of bytes, not of the machine."""
-    keys = [f"problem{i % 20}-algorithm{i % 30}-{i:010x}" for i in range(1000)]
-    first = job(tmp_path, keys[0], "done", 30, 30, 1.0, DIGITS)
-    for key in keys[1:]:
-        shutil.copytree(first, tmp_path / "runs" / key)
-    for i in range(10):
-        artifact(tmp_path, f"ferero/fig{i}", [], jobs={str(k): key for k, key in enumerate(keys[i::10])})
-    report = build(tmp_path).parent
-    pages = list((report / "artifacts").rglob("*.html"))
-    assert sum(page.read_text().count('<tr id="job-') for page in pages) == 1000
-    assert sum(page.stat().st_size for page in pages) < 0.6e6
-    assert not (report / "runs").exists()
 
 
 def test_result_pages(outputs: Path, tmp_path: Path) -> None:
@@ -651,9 +516,7 @@ def test_result_pages(outputs: Path, tmp_path: Path) -> None:
     pages = result_pages(artifacts(outputs), tmp_path)
     page = pages["ferero"]
     section = page.partition("## Figure 10")[2].partition("\n## ")[0]
-    assert "**1 reproduced, 1 partial, 1 not reproduced, 1 inconclusive, 1 check passed, 1 check f" in section
     assert "(../images/findings/ferero_fig10.png)" in section
-    assert "images/" not in page.partition("## Figure 2")[2].partition("\n## ")[0]
     assert (
         '| <a id="fig10-c2"></a>✗&nbsp;not&nbsp;reproduced | statement of c2 (Fig. 1; `c2`) '
         "| 1.0 ± 0.1 | 1.05 | &lt; 1e-3 |" in section
@@ -661,10 +524,8 @@ def test_result_pages(outputs: Path, tmp_path: Path) -> None:
     assert "- ◐ `c1`, ✗ `c2`, ○ `c3`, • `c4`, ! `c5`: because of the step size" in section
     assert "Run it: `mobench +experiment=ferero/fig10`." in section
     assert "<details>" not in section  # nothing is left out, and no other rows were judged
-    assert "&lt;script&gt;" in page
     assert "<script>" not in page
     assert "a \\| b" in page
-    assert page.index("## Figure 2") < page.index("## Figure 10")
     assert "A file could not be loaded: claims.json could not be loaded" in pages["omd_tch"]
     for line in "\n".join(pages.values()).splitlines():
         if line.startswith("|"):
@@ -705,17 +566,6 @@ def test_table_of_papers(outputs: Path) -> None:
     once = "✓&nbsp;4 ◐&nbsp;2 ✗&nbsp;1 ○&nbsp;1"
     counts = f"✓&nbsp;4 ◐&nbsp;1 ✗&nbsp;1 ○&nbsp;1 | ◐&nbsp;1 | {once}"
     assert total.endswith(f" | {counts} | 3 passed, 2 failed | `make reproduce` |")
-
-
-def test_findings_leave_out_whole_numbers(tmp_path: Path) -> None:
-    """What a cell has no room for is left out after a number, and said to be elsewhere."""
-    long = f"first = 1.25; second = {'x' * 200}"
-    artifact(tmp_path, "ferero/fig2", [claim("a", "reproduced", measured=long), claim("b", "reproduced")])
-    text = findings.page(
-        collect(tmp_path), [findings.Finding("T", "ferero", "p", "h", {"ferero/fig2": ["a", "b"]})]
-    )
-    assert "| statement of a | first = 1.25 ([all numbers](results/ferero.md#figure-2)) | " in text
-    assert "| statement of b | 1.05 | " in text
 
 
 def test_a_check_without_a_verdict_is_no_claim(tmp_path: Path) -> None:
@@ -759,12 +609,6 @@ def test_each_claim_is_counted_once_by_the_best_rows(tmp_path: Path) -> None:
     alone = ElementTree.fromstring(wall(site))
     assert alone.attrib["aria-label"].startswith("5 claims, one tile each: 2 reproduced, 1 partial, 2 not")
     assert not re.search(r"(?:href|src)=", wall(site))
-    # what a phone shows at 0.7 of its size, letters of about 7 px each
-    wide = float(alone.attrib["width"])
-    assert wide <= 500
-    texts = [e for e in alone.iter() if e.tag.endswith("}text")]
-    assert len(texts) > 4
-    assert all(float(e.attrib["x"]) + 7 * len("".join(e.itertext())) <= wide for e in texts)
 
 
 SCORES = """board,problem,method,place,score,low,high,p (Holm),feasible,reached,note
@@ -793,17 +637,6 @@ def test_a_board_of_the_comparison_keeps_its_order(tmp_path: Path) -> None:
     assert "0.900 [0.800, 0.950]" in page.text
 
 
-def test_boards_call_methods_by_their_proper_names(tmp_path: Path) -> None:
-    """Their hints keep the names of the command line."""
-    table = SCORES.replace("bold", "csmoo2").replace("lost", "epo")
-    artifact(tmp_path, "cross/zoo", [claim("a", "check passed")], table=table)
-    source = (build(tmp_path).parent / "boards.html").read_text()
-    page = Page(source)
-    assert "2 CSMOO-2 0.900" in page.text
-    assert "EPO : does not fit" in page.text
-    assert 'title="algorithm=csmoo2"' in source
-
-
 def test_a_papers_page_shows_the_figures_of_the_largest_scale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -826,32 +659,19 @@ def test_a_papers_page_shows_the_figures_of_the_largest_scale(
 def test_kept_drawings_stand_beside_those_of_make_reproduce(outputs: Path) -> None:
     """Two pages of one artifact, two columns of counts; a claim that is judged elsewhere is a link there."""
     shown = {"ferero/fig10": ["c1", "c2"], "ferero/gone": ["x"]}
-    artifact(
-        outputs / KEPT,
-        "ferero/fig2",
-        [claim("kept", "partial")],
-        scale="paper",
-        references=shown,
-        figure=True,
-    )
+    artifact(outputs / KEPT, "ferero/fig2", [claim("kept", "partial")], scale="paper", references=shown)
     index = build()
     site = collect(outputs)
     assert [n for _, n in site.counts] == [4, 1, 1, 1, 1, 1, 0]
     assert [n for _, n in site.kept_counts] == [0, 1, 0, 0, 0, 0, 0]
     page = Page((index.parent / "kept/ferero/fig2.html").read_text())
-    assert "../../artifacts/ferero/fig10.html" in page.links
+    other = Page((index.parent / "artifacts/ferero/fig2.html").read_text())
+    assert {"../../artifacts/ferero/fig10.html", "../../artifacts/ferero/fig2.html"} <= set(page.links)
     assert "ferero/gone: x" in page.text
-    assert "../../artifacts/ferero/fig2.html" in page.links
-    assert (
-        "../../kept/ferero/fig2.html" in Page((index.parent / "artifacts/ferero/fig2.html").read_text()).links
-    )
-    assert 'data-rows="kept"' in (index.parent / "claims.html").read_text()
-    assert "claims.html#verdict=part&paper=ferero&rows=kept" in Page(index.read_text()).links
+    assert "../../kept/ferero/fig2.html" in other.links
     section = result_pages(artifacts(outputs))["ferero"].partition("## Figure 2")[2].partition("\n## ")[0]
     assert "**1 reproduced, 1 partial** (laptop scale and laptop scale, kept rows)." in section
-    assert "- ◐ `kept`: No reason is recorded." in section
     assert "Also shown here, and judged in `ferero/fig10`: c1, c2." in section
-    assert "| [fig2](../results/ferero.md#figure-2) |" in paper_markdown("ferero", site)
     assert "| paper, kept rows | ◐&nbsp;1 |" in paper_markdown("ferero", site)
 
 
@@ -878,16 +698,6 @@ def test_a_page_is_not_overwritten_by_less(
         assert "all results" in path.read_text()
 
 
-def test_readme_markers(tmp_path: Path) -> None:
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{MARKERS[0]}\nold\n{MARKERS[1]}\nafter\n")
-    renew(readme, "| new |\n")
-    assert readme.read_text() == f"before\n{MARKERS[0]}\n| new |\n{MARKERS[1]}\nafter\n"
-    readme.write_text("no markers")
-    with pytest.raises(MobenchError, match="lacks the markers"):
-        renew(readme, "| new |\n")
-
-
 @DECLARED
 def test_unwritable_folder_is_a_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "report").write_text("a file where a folder belongs")
@@ -903,12 +713,9 @@ def test_unwritable_folder_is_a_clear_error(tmp_path: Path, capsys: pytest.Captu
         ("0.123456", "0.1235"),
         ("12.0", "12"),
         ("-3", "−3"),
-        ("1234567", "1234567"),
         ("1234.56", "1234.6"),
-        ("123456.7", "123457"),
         ("1.5e-7", "1.5·10⁻⁷"),
         ("-2e9", "−2·10⁹"),
-        ("0.0", "0"),
         ("1e999", "∞"),
     ],
 )
@@ -916,46 +723,7 @@ def test_numbers(raw: str, shown: str) -> None:
     assert number(raw) == shown
 
 
-def test_tables_align_without_inventing_digits() -> None:
-    table = sheet("method,ours,published,spread,n\na,0.5,12.25,1 ± 2,3\nb,,0.123456,nan,10\n")
-    assert [(c.numeric, c.published) for c in table.columns] == [
-        (False, False),
-        (True, False),
-        (True, True),
-        (True, False),
-        (True, False),
-    ]
-    assert [[(x.text, x.pad) for x in row] for row in table.rows] == [
-        [("a", ""), ("0.5", ""), ("12.25", "00"), ("1 ± 2", ""), ("3", "")],
-        [("b", ""), ("–", ""), ("0.1235", ""), ("–", ""), ("10", "")],
-    ]
-
-
 def test_long_tables_are_cut_and_say_so(tmp_path: Path) -> None:
     artifact(tmp_path, "ferero/table1", [claim("a", "reproduced")], table="x\n" + "1.5\n" * 1000)
     build(tmp_path)
     assert "The first 400 of 1000 rows" in opened(tmp_path, "artifacts/ferero/table1.html").text
-
-
-def test_words() -> None:
-    assert [duration(x) for x in (0.123, 42.0, 75, 7500, None, True)] == [
-        "0.12 s",
-        "42 s",
-        "1 min 15 s",
-        "2 h 5 min",
-        "–",
-        "–",
-    ]
-    assert moment("2025-01-02T03:04:05+0100") == "2025-01-02 03:04 +0100"
-    assert (text(None), text(0.12345678), text([1, "a"]), text(True)) == ("–", "0.1235", '[1, "a"]', "yes")
-    assert glue("<b> < 1e-3") == '&lt;b&gt; <span class="nb">&lt; 1e-3</span>'
-    labels = [
-        Entry("p", n).label for n in ("fig3", "fig1a", "table11", "cross_table", "theory", "table3_bound")
-    ]
-    assert labels == ["Figure 3", "Figure 1a", "Table 11", "Cross table", "Theory", "Table 3, bound"]
-    assert glue("see `a < b`, < 2") == 'see <code>a &lt; b</code>, <span class="nb">&lt; 2</span>'
-    assert fact("train_size", {"0": [5, 5], "1": [5, 5]}) == "10 in 2 parts of 5"
-    assert fact("train_size", {"0": 3, "1": [1, 2]}) == "seed 0: 3; seed 1: 3 in 2 parts of 1 to 2"
-    assert fact("test_size", 60000) == "60000"
-    assert fact("classes", {"0": [5, 7]}) == "5, 7"  # no sizes: nothing is added up
-    assert fact("attributes", ["a" * 300]).endswith("a …")

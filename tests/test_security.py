@@ -1,4 +1,8 @@
-"""Data are read as data, and an API key is written nowhere. Ruff's rules S look for the rest in the code."""
+"""Data are read as data, and an API key is written nowhere.
+
+Ruff's rules S look for the rest in the code; tests/test_bundle.py and tests/test_forms.py hold what
+comes from others.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,7 @@ import hashlib
 import io
 import os
 import pickle
-import re
 import secrets
-import subprocess
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,49 +21,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 
-import mobench
 from mobench.data import images
 from mobench.data.fewshot import load_fewshot
 from mobench.data.images import load_images
 from mobench.errors import DataError
 from tests.conftest import shell
 from tests.test_wandb import records
-
-PACKAGE = Path(mobench.__file__).resolve().parent
-THIS = Path(__file__).name  # its snippets break every rule
-OURS = ("mobench", "experiments")
-TEXT = (".yaml", ".yml", ".md", ".toml", ".cfg", ".sh", "Makefile")
-
-
-# --- sources ------------------------------------------------------------------------------------------------
-
-
-def listed() -> tuple[Path, list[str]]:
-    """The root and the paths below it: what git tracks or would track, else the files that are there."""
-    root = PACKAGE.parent
-    if (root / ".git").exists():
-        command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-        done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60, check=False)
-        if done.returncode == 0:
-            return root, sorted({p for p in done.stdout.split("\0") if p and (root / p).is_file()})
-    found = list(PACKAGE.rglob("*"))
-    if (root / "pyproject.toml").is_file():  # else this is a folder of all packages
-        found += [*root.glob("*.*"), root / "Makefile"]
-        found += [p for top in ("experiments", "conf", "tests", "docs") for p in (root / top).rglob("*")]
-    return root, sorted(str(p.relative_to(root)) for p in found if p.is_file())
-
-
-@pytest.fixture(scope="module")
-def texts() -> dict[str, str]:
-    """path -> text of all sources but this one."""
-    root, paths = listed()
-    wanted = [p for p in paths if p.endswith((".py", *TEXT)) and Path(p).name != THIS]
-    found = {p: (root / p).read_text(encoding="utf-8") for p in wanted}
-    if not any(p.endswith(".py") for p in found):
-        pytest.skip(f"there are no sources below {root}")
-    return found
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 4])
@@ -141,58 +107,7 @@ def test_a_file_exchanged_after_its_checksum_is_not_unpickled(
     assert not (tmp_path / "sprung").exists()
 
 
-WORDS = re.compile(
-    r"\b(c?[pP]ickle|dill|cloudpickle|marshal)\.loads?\b|\bread_pickle\b|allow_pickle\s*=\s*True|"
-    r"weights_only\s*=\s*False|\byaml\.(unsafe_|full_)?load\b|!!python/|shell\s*=\s*True|\bos\.system\b|"
-    r"\btorch\.load\((?!.*weights_only=True)|\bextractall\b|(curl|wget)\b[^\n]*\|\s*(ba|z)?sh\b"
-)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "python -c 'import pickle; pickle.load(f)'",
-        "a: !!python/object/apply:os.system [ls]",
-        "`yaml.load(text)`",
-        "torch.load(path, weights_only=False)",
-        "torch.load(path)",
-        "\tcurl -s https://example.org/install | bash",
-    ],
-)
-def test_the_search_sees(text: str) -> None:
-    assert WORDS.search(text)
-
-
-def test_nothing_is_unpickled_or_run(texts: dict[str, str]) -> None:
-    """In code, Makefile, YAML and documents; the tests break the rules on purpose."""
-    ours = {p: text for p, text in texts.items() if Path(p).parts[0] != "tests"}
-    assert {"mobench/jobs/store.py", "Makefile"} <= set(ours)
-    found = [f"{p}: {hit.group()}" for p, text in ours.items() for hit in WORDS.finditer(text)]
-    assert found == []
-
-
-def targets(node: Any) -> Iterator[str]:
-    """Values of all keys `_target_`."""
-    if isinstance(node, dict):
-        yield from (str(value) for key, value in node.items() if key == "_target_")
-        node = list(node.values())
-    for child in node if isinstance(node, list) else []:
-        yield from targets(child)
-
-
-def test_configuration_makes_objects_of_this_package_alone(texts: dict[str, str]) -> None:
-    assert list(targets({"a": [{"_target_": "os.system"}]})) == ["os.system"]
-    conf = {
-        p: yaml.safe_load(text)
-        for p, text in texts.items()
-        if "conf" in Path(p).parts and p.endswith(".yaml")
-    }
-    found = [(path, target) for path, node in conf.items() for target in targets(node)]
-    assert len(found) > 20
-    assert [entry for entry in found if not entry[1].startswith("mobench.")] == []
-
-
-# --- API keys -----------------------------------------------------------------------------------------------
+# API keys
 
 
 def contents(path: Path) -> Iterator[bytes]:
@@ -213,21 +128,6 @@ def leaks(folder: Path, key: str) -> list[str]:
     forms = (key.encode(), base64.b64encode(f"api:{key}".encode()).rstrip(b"="))
     files = [p for p in folder.rglob("*") if p.is_file()]
     return [str(p) for p in files if any(f in part for f in forms for part in (os.fsencode(p), *contents(p)))]
-
-
-def test_a_leak_is_found(tmp_path: Path) -> None:
-    key = secrets.token_hex(20)
-    assert leaks(tmp_path, key) == []
-    (tmp_path / ".hidden").mkdir()
-    (tmp_path / ".hidden" / "plain").write_bytes(b"\0\xff" + key.encode())
-    (tmp_path / "http").write_bytes(base64.b64encode(f"api:{key}".encode()))
-    (tmp_path / f"name-{key}").touch()
-    with zipfile.ZipFile(tmp_path / "zip.npz", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("a", key * 10)
-    pd.DataFrame({"a": [key] * 10}).to_parquet(tmp_path / "table.parquet", compression="gzip")
-    (tmp_path / "clean").write_text(secrets.token_hex(20))
-    found = {Path(p).name for p in leaks(tmp_path, key)}
-    assert found == {"plain", "http", f"name-{key}", "zip.npz", "table.parquet"}
 
 
 def test_the_key_is_written_nowhere(tmp_path: Path) -> None:

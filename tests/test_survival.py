@@ -35,7 +35,6 @@ from omegaconf import OmegaConf
 from campaigns.faults import LAUNCHERS
 from mobench.cli import status
 from mobench.config.schema import conf_dir
-from mobench.errors import StoreError
 from mobench.jobs import checkpoints, store, train
 from mobench.jobs import run as runner
 from mobench.jobs.build import make_job
@@ -113,18 +112,6 @@ def test_foreign_handler_decides_after_the_checkpoint(
         signal.signal(number, before)
     done = runner.run_job(config, tmp_path / "outputs")
     same_rows(JobFolder(done.folder), JobFolder(runner.run_job(config, tmp_path / "undisturbed").folder))
-
-
-def test_signals_are_left_alone_outside_of_jobs() -> None:
-    before = [signal.getsignal(number) for number in (*signals.STOP, *signals.SAVE)]
-    with signals.caught() as found:
-        os.kill(os.getpid(), signal.SIGUSR1)
-        assert found.pending == [signal.SIGUSR1]
-        assert found.deliver() is False
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert found.deliver() is True
-        assert found.pending == []
-    assert [signal.getsignal(number) for number in (*signals.STOP, *signals.SAVE)] == before
 
 
 def test_a_job_that_has_ended_is_not_put_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -241,68 +228,40 @@ def reordered(columns: dict[str, Any]) -> dict[str, Any]:
 THETA = ("state", "theta")
 ADAPTIVE = ("state", "out", "adaptive_two_pass")
 COLUMNS = ("history", "columns")
+# one for each reason that the check knows, and for each kind of value that it compares
 UNFIT: dict[str, tuple[Change, str]] = {
-    "nothing": (lambda saved: {}, "another version"),
     "a list": (lambda saved: [saved], "holds list"),
-    "a number": (lambda saved: 3, "holds int"),
-    "none": (lambda saved: None, "holds NoneType"),
-    "a tensor": (lambda saved: saved["state"]["theta"], "holds Tensor"),
     "an object": (lambda saved: saved | {"seconds": Custom()}, "something else than tensors"),
     "of older versions": (of_older_versions, "format none; this one has 2"),
     "of a newer version": (put(3, "format"), "format 3; this one has 2"),
-    "a format in words": (put("2", "format"), "another version"),
-    "no key": (without("key"), "belongs to NoneType"),
     "key of another job": (put("zdt1-ls-0123456789", "key"), "belongs to zdt1-ls-0123456789"),
     "another dtype": (put("float32", "dtype"), "has dtype=float32, but its job has float64"),
     "other steps": (put(60, "steps"), "has steps=60, but its job has 120"),
     "no state": (without("state"), "differs in state"),
-    "state of another kind": (put([1, 2], "state"), "at step NoneType"),
     "a key too many": (put(1, "gamma"), "differs in gamma"),
-    "t far away": (put(10**6, "state", "t"), "at step 1000000, but its job has 120"),
     "t just beyond": (put(STEPS + 1, "state", "t"), "at step 121"),
     "t negative": (put(-5, "state", "t"), "at step -5"),
-    "t a fraction": (put(3.5, "state", "t"), "at step 3.5"),
     "t a switch": (put(True, "state", "t"), "at step True"),
-    "t a tensor": (put(torch.tensor(50), "state", "t"), "at step Tensor"),
-    "no t": (without("state", "t"), "at step NoneType"),
-    "pass 7": (put(7, "pass"), "at pass 7, but the job has 2"),
-    "pass 2": (put(2, "pass"), "at pass 2"),
-    "pass -1": (put(-1, "pass"), "at pass -1"),
+    "pass 2": (put(2, "pass"), "at pass 2, but the job has 2"),
     "pass in words": (put("1", "pass"), "at pass 1"),
     "the pass before": (put(0, "pass"), "the steps that the job records"),
     "theta not a number": (put(with_nan, *THETA), "not finite"),
-    "theta infinite": (put(lambda x: x * torch.inf, *THETA), "not finite"),
     "theta in float32": (put(lambda x: x.float(), *THETA), "theta float32"),
-    "theta complex": (put(lambda x: x.to(torch.complex128), *THETA), "theta complex128"),
     "theta sparse": (put(lambda x: x.to_sparse(), *THETA), "theta of another form"),
     "theta without numbers": (put(lambda x: x.to("meta"), *THETA), "theta of another form"),
     "theta of more runs": (put(longer, *THETA), "theta float64 of shape (5, 20)"),
-    "theta of more variables": (put(wider, *THETA), "of shape (4, 21), and the job float64 of shape (4, 20)"),
-    "theta a list": (put(lambda x: x.tolist(), *THETA), "theta of another form"),
     "flags as numbers": (put(lambda x: x.long(), "state", "alive"), "alive int64"),
-    "fewer failures": (put(lambda x: x[:-1], "state", "fail"), "fail int64 of shape (3,)"),
-    "no method": (without("state", "alg"), "differs in alg"),
     "a method's value too many": (put(torch.ones(4), "state", "alg", "extra"), "differs in extra"),
-    "no output rule": (without(*ADAPTIVE), "differs in adaptive_two_pass"),
     "output rule of more runs": (put(longer, *ADAPTIVE, "sum"), "sum float64 of shape (5, 20)"),
-    "nothing carried over": (put({}, "carried"), "carried differs in adaptive_two_pass"),
     "weights of fewer steps": (
         put(lambda x: x[:, 1:], "carried", "adaptive_two_pass", "gamma"),
         "gamma float64",
     ),
     "no answers": (put({}, "answers"), "answers differs in"),
-    "an answer of more runs": (put(longer, "answers", "mean"), "answers.mean float64 of shape (5, 20)"),
     "an answer not a number": (put(with_nan, "answers", "last"), "not finite"),
-    "no history": (put({}, "history"), "history differs in"),
     "steps of another history": (put(lambda x: x[1:], "history", "steps"), "the steps that the job records"),
-    "a step twice": (put(lambda x: [x[0], *x[:-1]], "history", "steps"), "the steps that the job records"),
-    "a column fewer": (without(*COLUMNS, "mean/f"), "other columns"),
-    "a column too many": (put(torch.ones(13, 4), *COLUMNS, "last/x"), "other columns"),
-    "a column renamed": (put(lambda x: {f"{k}_": v for k, v in x.items()}, *COLUMNS), "other columns"),
     "columns in another order": (put(reordered, *COLUMNS), "other columns"),
-    "a column of fewer steps": (put(lambda x: x[1:], *COLUMNS, "last/f"), "history.last/f float64"),
     "a column of fewer runs": (put(lambda x: x[:, 1:], *COLUMNS, "last/f"), "history.last/f float64"),
-    "time not a number": (put(float("nan"), "seconds"), "no sound seconds"),
     "time before the start": (put(-1.0, "seconds_wall"), "no sound seconds_wall"),
     "times in words": (put([("a", "b")], "clock"), "no sound clock"),
     "devices in a list": (put([1], "devices"), "no sound devices"),
@@ -315,11 +274,10 @@ def _whole(path: Path, data: bytes) -> None:
     path.write_bytes(data)
 
 
-def _folder(path: Path, inside: bool = False) -> None:
+def _folder(path: Path) -> None:
     path.unlink()
     path.mkdir()
-    if inside:
-        (path / "file").touch()
+    (path / "file").touch()
 
 
 def _packed_anew(path: Path, data: bytes) -> None:
@@ -327,14 +285,10 @@ def _packed_anew(path: Path, data: bytes) -> None:
 
 
 UNSOUND: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "truncated": (lambda path: _whole(path, path.read_bytes()[:1000]), "is corrupt"),
     "a byte fewer": (lambda path: _whole(path, path.read_bytes()[:-1]), "is corrupt"),
     "empty": (lambda path: _whole(path, b""), "is corrupt"),
     "other bytes": (lambda path: _whole(path, path.read_bytes()[:-50] + b"!" * 50), "is corrupt"),
-    "of zeros": (lambda path: _whole(path, bytes(5000)), "is corrupt"),
-    "text": (lambda path: _whole(path, b"checkpoint"), "is corrupt"),
-    "a folder": (_folder, "is not a file"),
-    "a folder with a file": (lambda path: _folder(path, True), "is not a file"),
+    "a folder with a file": (lambda path: _folder(path), "is not a file"),
     "a pipe": (lambda path: (path.unlink(), os.mkfifo(path)), "is not a file"),
     "rubbish with its digest": (lambda path: _packed_anew(path, b"rubbish"), "something else than tensors"),
     "a pickle": (lambda path: _packed_anew(path, pickle.dumps({"state": 1})), ""),
@@ -343,21 +297,15 @@ UNSOUND: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 @pytest.fixture(scope="module")
 def halfway(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Folders of jobs that were killed in their second pass, and of the first one undisturbed."""
+    """The folder of a job that was killed in its second pass, and that of the same job undisturbed."""
     root = tmp_path_factory.mktemp("halfway")
-    found = {}
-    for name, change in {
-        "job": (),
-        "other": ("seeds=[5,6]",),
-        "method": ("algorithm.step_size=0.03",),
-    }.items():
-        with pytest.MonkeyPatch.context() as patch:
-            disturb(patch, second_pass, die)
-            with pytest.raises(Killed):
-                runner.run_job(composed(*TWICE, *change), root / name)
-        (found[name],) = (root / name / "runs").iterdir()
-    found["undisturbed"] = runner.run_job(composed(*TWICE), root / "undisturbed").folder
-    return found
+    with pytest.MonkeyPatch.context() as patch:
+        disturb(patch, second_pass, die)
+        with pytest.raises(Killed):
+            runner.run_job(composed(*TWICE), root / "killed")
+    (killed_one,) = (root / "killed" / "runs").iterdir()
+    undisturbed = runner.run_job(composed(*TWICE), root / "undisturbed").folder
+    return {"job": killed_one, "undisturbed": undisturbed}
 
 
 def goes_on(
@@ -409,38 +357,21 @@ def previous(halfway: dict[str, Path], root: Path, damage: Callable[[Path], Any]
     return line
 
 
-@pytest.mark.parametrize("name", UNFIT)
-def test_a_checkpoint_that_does_not_fit_is_named_and_ignored(
+@pytest.mark.parametrize("name", [*UNFIT, *UNSOUND])
+def test_a_checkpoint_that_does_not_fit_or_cannot_be_read_is_named_and_ignored(
     halfway: dict[str, Path], fits: Any, tmp_path: Path, name: str
 ) -> None:
-    """Its digest is right, but it is another job's, another version's, or of another form."""
-    change, words = UNFIT[name]
+    """Its digest is wrong; or right, but it is another job's, another version's, or of another form."""
+    change, words = (UNFIT | UNSOUND)[name]
 
-    def damage(path: Path) -> None:
-        path.write_bytes(store._packed(change(store._unpacked(path))))
+    def unfit(path: Path) -> None:
+        path.write_bytes(store._packed(change(store._unpacked(path))))  # type: ignore[arg-type]
 
-    assert words in previous(halfway, tmp_path, damage, fits)
-
-
-@pytest.mark.parametrize("name", UNSOUND)
-def test_a_checkpoint_that_cannot_be_read_is_named_and_ignored(
-    halfway: dict[str, Path], fits: Any, tmp_path: Path, name: str
-) -> None:
-    damage, words = UNSOUND[name]
-    assert words in previous(halfway, tmp_path, damage, fits)
-
-
-@pytest.mark.parametrize("other", ["other", "method"])
-def test_a_checkpoint_of_another_job_is_named_and_ignored(
-    halfway: dict[str, Path], fits: Any, tmp_path: Path, other: str
-) -> None:
-    """It has the same shapes, and comes from the same problem: with other seeds, or another step size."""
-    line = previous(halfway, tmp_path, lambda path: shutil.copy(halfway[other] / path.name, path), fits)
-    assert f"belongs to {halfway[other].name}; it is ignored." in line
+    assert words in previous(halfway, tmp_path, unfit if name in UNFIT else change, fits)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("both", [False, True])
-@pytest.mark.parametrize("name", ["other bytes", "a folder with a file", "a pipe"])
+@pytest.mark.parametrize("name", ["other bytes", "a folder with a file"])
 def test_a_job_goes_on_from_the_other_checkpoint_or_begins_anew(
     halfway: dict[str, Path], tmp_path: Path, resumed_at: list[tuple[int, bool]], name: str, both: bool
 ) -> None:
@@ -474,7 +405,7 @@ def test_a_folder_in_the_place_of_the_previous_checkpoint(
     """The newest one is sound, so the other is not looked at, and must not be in the way of the next."""
     folder = tmp_path / "runs" / halfway["job"].name
     shutil.copytree(halfway["job"], folder)
-    _folder(folder / "checkpoint.prev.pt", inside=True)
+    _folder(folder / "checkpoint.prev.pt")
     done = runner.run_job(composed(*TWICE), tmp_path)
     assert done.status == "done", done.error
     assert len(resumed_at) == 1
@@ -489,11 +420,8 @@ def test_the_state_of_a_ring_that_does_not_fit(
     undisturbed = JobFolder(runner.run_job(config, tmp_path / "undisturbed").folder)
     changes = [
         put(wider, "state", "out", "adaptive", "gamma"),
-        put(longer, "state", "out", "adaptive", "F"),
-        put(lambda x: x + 1000, "state", "out", "adaptive", "used"),
         put(lambda x: x - 1000, "state", "out", "adaptive", "used"),
         put(lambda x: x[..., :1], "state", "out", "adaptive", "theta"),
-        put(lambda x: x[0], "state", "out", "adaptive", "alive"),
     ]
     for k, change in enumerate(changes):
         with monkeypatch.context() as patch:
@@ -515,9 +443,7 @@ def test_the_state_of_a_ring_that_does_not_fit(
     ("changed", "words"),
     [
         ({"git_sha": "b" * 40}, f"commit {'a' * 10} instead of {'b' * 10}"),
-        ({"versions": {"torch": "2.10"}}, "torch 2.9 instead of 2.10"),
         ({"versions": {"torch": "2.9", "numba": "0.6"}}, "numba unknown instead of 0.6"),
-        ({"git_dirty": True}, "files of mobench that were edited since"),
         ({"files": "1"}, "files of mobench that were edited since"),
         ({"device": "CPU B"}, ""),
         ({}, ""),
@@ -559,8 +485,6 @@ def test_provenance_names_the_code_of_all_processes(
         assert (one, two) == (first | {"steps": [0, step]}, second | {"steps": [step, STEPS]})
     both = [first, second] if "git_sha" in changed else [first]
     assert meta["git_sha"] == " and ".join(one["git_sha"] for one in both)
-    assert meta["git_dirty"] is bool(changed.get("git_dirty", False))
-    assert meta["versions"]["torch"] == ("2.9 and 2.10" if "2.10" in words else "2.9")
 
 
 # workers that die
@@ -584,11 +508,10 @@ class Victim(Weighting):
 
     once: str = ""
     at: int = 60
-    always: bool = False
 
     def weights(self, F, G, state, t):
         mark = pathlib.Path(self.once)
-        if t == self.at and (self.always or not mark.exists()):
+        if t == self.at and not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return torch.full_like(F, 0.5), state, Info()
@@ -632,48 +555,37 @@ def test_killed_worker_costs_nothing(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["alone", "code", "conf", "killed", "outputs"]
 
 
-def test_job_that_kills_every_worker_fails_alone(tmp_path: Path, victim: dict[str, str], look: Any) -> None:
-    pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="launcher is not installed")
-    root = tmp_path / "outputs"
-    command = (
-        victim["SEARCH"],
-        "-m",
-        "algorithm=victim",
-        "++algorithm.always=true",
-        "seeds=[0],[1]",
-        *QUICK[:1],
-        *QUICK[2:],
-    )
-    local = LAUNCHERS["submitit_local"]
-    done = shell(root, *command, *local, "hardware.retries=1", env=victim, timeout=200)
-    assert done.returncode == 1
-    assert "2 of 2 jobs failed" in done.stdout
-    assert done.stderr.count("its worker died") == 2
-    assert "Traceback" not in done.stderr
-    code, listed, _ = look(root=root)
-    assert code == 1
-    assert listed.count("\n  dead ") == 2
-
-
-def test_error_of_a_launcher_is_no_dead_worker(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "words", "sizes"),
+    [
+        (OSError("no processes left"), "the launcher failed (OSError: no processes left)", [2]),
+        # launched again, the last time alone, then given up
+        (BrokenExecutor("gone"), "its worker died (BrokenExecutor: gone)", [2, 1, 1]),
+    ],
+)
+def test_only_jobs_of_dead_workers_are_launched_again_and_not_for_ever(
+    mobench: Run, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str, sizes: list[int]
+) -> None:
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="launcher is not installed")
-    calls = []
-
-    def broken(self: Any, *args: Any, **kwargs: Any) -> Any:
-        calls.append(args)
-        raise OSError("no processes left")
-
-    from hydra_plugins.hydra_joblib_launcher.joblib_launcher import JoblibLauncher
-
-    monkeypatch.setattr(JoblibLauncher, "launch", broken)
     for options in ((), ("rerun=true",)):  # rows from before the sweep are no answer to rerun=true
         mobench("-m", "algorithm=ls,mgda", *QUICK, *options)
-    calls.clear()
-    result = mobench("-m", "algorithm=ls,mgda", *QUICK, *LAUNCHERS["joblib"], "rerun=true")
+    # Hydra has loaded its plug-ins now: this is the class that it takes
+    from hydra_plugins.hydra_joblib_launcher.joblib_launcher import JoblibLauncher
+
+    calls: list[int] = []
+
+    def broken(self: Any, jobs: Any, *args: Any, **kwargs: Any) -> Any:
+        calls.append(len(jobs))
+        raise error
+
+    monkeypatch.setattr(JoblibLauncher, "launch", broken)
+    result = mobench(
+        "-m", "algorithm=ls,mgda", *QUICK, *LAUNCHERS["joblib"], "rerun=true", "hardware.retries=1"
+    )
     assert result.code == 1
     assert "2 of 2 jobs failed" in result.out
-    assert result.err.count("the launcher failed (OSError: no processes left)") == 2
-    assert len(calls) == 1
+    assert result.err.count(words) == 2
+    assert calls == sizes
 
 
 @pytest.mark.parametrize(
@@ -705,22 +617,29 @@ def test_answers_of_workers(tmp_path: Path, answer: Any, lost: bool, words: str)
     assert launch.outcome(answer, Planned([], {"rerun": True}, folder), time.time() + 1).status == "failed"
 
 
-def test_cancelled_jobs_are_not_launched_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "text", "words"),
+    [
+        (
+            "UncompletedJobError",
+            "Job 3 has not produced any output (state: CANCELLED by 1000)",
+            "cancelled",
+        ),
+        (
+            "FailedJobError",
+            "sbatch: fatal: Could not establish a configuration source",
+            "the launcher failed (FailedJobError: sbatch: fatal: Could not",
+        ),
+    ],
+)
+def test_cancelled_jobs_and_refused_submissions_are_no_dead_workers(
+    tmp_path: Path, kind: str, text: str, words: str
+) -> None:
     submitit = pytest.importorskip("submitit", reason="needs submitit")
-    error = submitit.core.utils.UncompletedJobError(
-        "Job 3 has not produced any output (state: CANCELLED by 1000)"
-    )
+    error = getattr(submitit.core.utils, kind)(text)
     found = launch.outcome(error, Planned([], {"rerun": False}, JobFolder(tmp_path / "job")), time.time())
     assert not isinstance(found, launch.Lost)
-    assert "cancelled" in str(found.error)
-
-
-def test_a_refused_submission_is_no_dead_worker(tmp_path: Path) -> None:
-    submitit = pytest.importorskip("submitit", reason="needs submitit")
-    error = submitit.core.utils.FailedJobError("sbatch: fatal: Could not establish a configuration source")
-    found = launch.outcome(error, Planned([], {"rerun": False}, JobFolder(tmp_path / "job")), time.time())
-    assert not isinstance(found, launch.Lost)
-    assert "the launcher failed (FailedJobError: sbatch: fatal: Could not" in str(found.error)
+    assert words in str(found.error)
 
 
 # GPU slots, with names for devices
@@ -734,8 +653,8 @@ def _hold(root: Path, ids: list[str], each: int, out: Any, go: Path) -> None:
             time.sleep(0.02)
 
 
-@pytest.mark.parametrize(("devices", "each"), [(4, 1), (2, 2)])
-def test_every_job_has_its_own_gpu(tmp_path: Path, devices: int, each: int) -> None:
+def test_every_job_has_its_own_gpu(tmp_path: Path) -> None:
+    devices = each = 2
     context = multiprocessing.get_context("fork")
     out = context.Queue()
     go = tmp_path / "go"
@@ -763,28 +682,6 @@ def test_every_job_has_its_own_gpu(tmp_path: Path, devices: int, each: int) -> N
     assert sorted(job.exitcode or 0 for job in jobs) == sorted([-signal.SIGKILL] + [0] * (len(jobs) - 1))
 
 
-def test_waiting_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    looks = []
-
-    def sleep(seconds: float) -> None:
-        looks.append(seconds)
-        if len(looks) == 3:
-            held.close()
-
-    held = gpu_lock.take(["a"], root=tmp_path).gen  # type: ignore[attr-defined]
-    next(held)
-    monkeypatch.setattr(time, "sleep", sleep)
-    with gpu_lock.take(["a"], title="ferero/fig5 fashion", root=tmp_path) as number:
-        assert number == 0
-    assert (
-        capsys.readouterr().err
-        == f"ferero/fig5 fashion: waiting because 1 GPU is in use (locks in {tmp_path})\n"
-    )
-    assert len(looks) == 3
-
-
 def test_device_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`cuda` becomes a free number, everything else stays, a number of its own is locked too; under Slurm the
     scheduler has chosen.
@@ -806,12 +703,6 @@ def test_device_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with gpu_lock.device("cuda") as a, gpu_lock.device("cuda") as b:
         assert (a, b) == ("cuda", "cuda")
-
-
-def test_slots_without_a_folder(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match="Set TMPDIR"), gpu_lock.take(["a"], root=tmp_path / "file/locks"):
-        pass
 
 
 def test_the_choice_of_a_gpu_is_not_stored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -891,19 +782,12 @@ def test_launchers_are_known_by_their_configuration(name: str) -> None:
 
 
 @pytest.fixture
-def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """`mobench status ARGUMENTS` in this process: exit code, what it printed, its errors."""
-    from hydra.core.global_hydra import GlobalHydra
+def look(mobench: Run) -> Any:
+    """`mobench status ARGUMENTS`: exit code, what it printed, its errors."""
 
-    def call(*arguments: str, root: Path | None = None) -> tuple[int, str, str]:
-        capsys.readouterr()
-        with monkeypatch.context() as patch:
-            patch.setenv("MOBENCH_OUTPUTS", str(root or tmp_path / "outputs"))
-            GlobalHydra.instance().clear()
-            code = status.main(arguments)
-            GlobalHydra.instance().clear()
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
+    def call(*arguments: str) -> tuple[int, str, str]:
+        result = mobench("status", *arguments)
+        return result.code, result.out, result.err
 
     return call
 
@@ -964,17 +848,6 @@ def test_status_of_an_artifact(mobench: Run, look: Any, tmp_path: Path) -> None:
     assert (code, out) == (0, "ferero/fig7: 2 done of 2\n")
 
 
-def test_status_of_a_sweep(mobench: Run, look: Any) -> None:
-    mobench("algorithm=ls", *QUICK)
-    code, out, _ = look("algorithm=ls,mgda", *QUICK)
-    assert code == 0
-    assert out.startswith("sweep: 1 done, 1 missing of 2")
-    assert "mobench -m algorithm=ls,mgda" in out
-    code, _, err = look("algorithm=lss")
-    assert code == 2
-    assert "Did you mean" in err
-
-
 def test_old_folders_run_again(mobench: Run, monkeypatch: pytest.MonkeyPatch, look: Any) -> None:
     """Of a version that knew fewer keys."""
     killed(mobench, monkeypatch, first_pass, "algorithm=ls", *QUICK)
@@ -988,7 +861,7 @@ def test_old_folders_run_again(mobench: Run, monkeypatch: pytest.MonkeyPatch, lo
     assert folder.done
 
 
-@pytest.mark.parametrize("text", ["null", "{}", '{"status": "odd"}', '{"status"', ""])
+@pytest.mark.parametrize("text", ["{}", '{"status"'])
 def test_broken_folders_are_listed(mobench: Run, look: Any, text: str) -> None:
     folder = mobench("algorithm=ls", *QUICK).job
     (folder.path / "status.json").write_text(text)

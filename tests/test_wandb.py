@@ -171,12 +171,6 @@ def test_finished_jobs_are_logged_without_training(tmp_path: Path, mobench: Run)
     assert rows == {path: path.stat().st_mtime_ns for path in root.glob("runs/*/final.csv")}
 
 
-def test_local_is_silent(mobench: Run) -> None:
-    result = mobench(*QUICK, "logger=local")
-    assert result.err == ""
-    assert not (result.root / "wandb").exists()
-
-
 @pytest.mark.parametrize(
     ("name", "key", "set_mode", "expected"),
     [
@@ -207,17 +201,6 @@ def test_mode(
         monkeypatch.setenv("WANDB_MODE", set_mode)
     assert wandb_log.has_key() is key
     assert wandb_log.mode({"logger": {"name": name}}) == expected
-
-
-def test_key_in_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
-    assert wandb_log.has_key()
-    monkeypatch.setenv("WANDB_API_KEY", "")
-    assert not wandb_log.has_key()
-    (tmp_path / ".netrc").write_text("machine")  # broken
-    (tmp_path / ".netrc").chmod(0o600)
-    assert not wandb_log.has_key()
 
 
 @pytest.mark.filterwarnings("ignore")  # what W&B's own modules warn about when they are imported
