@@ -89,6 +89,7 @@ class Training:
         resumed: whether this process continues from a checkpoint.
         laps: of recording, since the last look at the clock.
         graph: whether steps are replayed as CUDA graphs, see `mobench.jobs.steps`.
+        form: of the state before the first step, see `mobench.jobs.checkpoints`.
     """
 
     job: Job
@@ -104,6 +105,7 @@ class Training:
     taken: int = 0
     resumed: bool = False
     graph: str = ""
+    form: dict[str, str] = field(default_factory=dict)
     laps: gpu.Laps = field(init=False)
     watched: Watched | None = field(init=False)
     keeping: Keeping | None = field(init=False)
@@ -300,7 +302,7 @@ class Training:
     def payload(self) -> dict[str, Any]:
         """What a checkpoint holds."""
         return {
-            **checkpoints.origin(self.job),
+            **checkpoints.origin(self),
             "state": self.state,
             "pass": self.number,
             "carried": self.carried,
@@ -382,6 +384,7 @@ def _begun(job: Job, folder: JobFolder, title: str, anew: bool) -> Training:
     folder.remove_checkpoints()
     folder.write_config(job.config.plain)
     training.begin_pass()
+    training.form = checkpoints.form(training.state)
     return training
 
 
