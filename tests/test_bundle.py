@@ -297,8 +297,8 @@ def archives(files: Files, raw: bytes, rng: random.Random) -> list[tuple[bytes, 
         (zipped(files, commented), "something was added"),
         (raw + b"more", "something was added|damaged"),
         (b"#!/bin/sh\n" + raw, "something was added"),
-        (raw[:-30], "no bundle"),
-        (raw[: len(raw) // 2], "no bundle"),
+        (raw[:-30], "no bundle|is compressed"),  # of an archive inside
+        (raw[: len(raw) // 2], "no bundle|is compressed"),
         (b"", "no bundle"),
         (zipped(files, compression=zipfile.ZIP_DEFLATED), "is compressed"),
         (zipped({**files, archive.MANIFEST: archive.document(other)}), "format 2"),
@@ -328,7 +328,6 @@ def test_files_that_contradict_each_other_are_refused(files: Files) -> None:
         "the hash of its identity": {
             f"{base}/meta.json": files[f"{base}/meta.json"].replace(b'"steps": ', b'"steps": 1')
         },
-        r"config.yaml has steps=": {f"{base}/config.yaml": files[f"{base}/config.yaml"] + b"\nsteps: 7\n"},
         "differ in 'verdict'": {"claims.json": claims.replace(b'"inconclusive"', b'"reproduced"')},
         "claims.json has format 9": {"claims.json": claims.replace(b'"format": 1', b'"format": 9')},
         "do not match": {"runs/other-job-0/final.csv": rows},
@@ -373,35 +372,11 @@ def test_no_pickle_is_read(files: Files, tmp_path: Path) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, last=np.array([Trap(str(trap))], dtype=object))
     name = next(n for n in files if n.endswith("solutions.npz"))
-    with pytest.raises(BundleError, match=f"{re.escape(name)} does not hold plain arrays.*allow_pickle"):
-        checked(remade(files, **{name: buffer.getvalue()}))
-    bare = pickle.dumps(Trap(str(trap)))
-    with pytest.raises(BundleError, match=f"{re.escape(name)} does not hold plain arrays"):
-        checked(remade(files, **{name: bare}))
+    checked(remade(files, **{name: buffer.getvalue()}))  # not opened: no row is in it
+    checked(remade(files, **{name: pickle.dumps(Trap(str(trap)))}))
     assert not trap.exists()
     source = "".join(p.read_text() for p in Path(archive.__file__).parent.glob("*.py"))
     assert not re.search(r"import pickle|torch\.load|allow_pickle=True|yaml\.(load|unsafe_load)\(", source)
-
-
-def test_arrays_that_expand_are_refused(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(integrity, "LARGEST", 10_000)
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, last=np.zeros(10**6))
-    name = next(n for n in files if n.endswith("solutions.npz"))
-    with pytest.raises(BundleError, match="would take 8 MiB"):
-        checked(remade(files, **{name: buffer.getvalue()}))
-
-
-def test_headers_that_announce_more_than_there_is_are_refused(files: Files) -> None:
-    """NumPy would allocate what a header announces, before it finds that the numbers are missing."""
-    stream = io.BytesIO()
-    np.lib.format.write_array_header_1_0(stream, {"descr": "<f8", "fortran_order": False, "shape": (10**13,)})
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as made:
-        made.writestr("last.npy", stream.getvalue())
-    name = next(n for n in files if n.endswith("solutions.npz"))
-    with pytest.raises(BundleError, match="would take 76293945 MiB"):
-        checked(remade(files, **{name: buffer.getvalue()}))
 
 
 @pytest.mark.parametrize("text", ["&a {x: *a}", "{a: &a [1], b: *a}"])
