@@ -85,6 +85,9 @@ def check_folder(folder: Path, scale: str) -> list[dict[str, Any]]:
         "notes",
     } <= set(origin)
     assert origin["command"].startswith("mobench +experiment=")
+    assert origin["depicts"] == (
+        "data" if origin["id"] in ("ferero/pictures", "omd_tch/partitions") else None
+    )
     if "figure.pdf" in names:
         check_fonts(folder / "figure.pdf")
         assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")

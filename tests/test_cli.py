@@ -466,6 +466,12 @@ def test_sweep(mobench: Run) -> None:
     assert again.out.count("hypervolume") == 5
 
 
+def test_an_artifact_depicts_data_or_nothing(mobench: Run) -> None:
+    result = mobench("-m", "algorithm=ls", "artifact.depicts=dota", *QUICK)
+    result.refused("artifact.depicts must be 'data' or null, not 'dota'")
+    assert result.folders == []
+
+
 def test_sweep_refuses_what_does_not_fit_and_runs_the_rest(mobench: Run) -> None:
     result = mobench("-m", "algorithm=ls,ferero,ferero_stochastic", "problem=zdt3", *QUICK)
     assert result.code == 2

@@ -1,6 +1,7 @@
 """The report: what is shown, what is said about damaged folders, escaping, Markdown."""
 
 import html
+import io
 import json
 import re
 import shutil
@@ -9,27 +10,29 @@ import zlib
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.etree import ElementTree
 
 import pytest
+from PIL import Image
 
 from mobench.errors import MobenchError, StoreError
 from mobench.report import build, findings
 from mobench.report.__main__ import MARKERS, main, renew
+from mobench.report.boards import score_boards
 from mobench.report.markdown import (
     paper_markdown,
     papers_markdown,
     pictures_markdown,
 )
 from mobench.report.model import Entry, mark
-from mobench.report.pages import prose
 from mobench.report.papers import PaperInfo
 from mobench.report.reading import artifacts, collect
 from mobench.report.result_pages import result_pages
+from mobench.report.runtime import runtime
 from mobench.report.sheets import sheet
 from mobench.report.wall import wall
-from mobench.report.words import duration, moment, number, text
+from mobench.report.words import duration, fact, glue, moment, number, text
 from mobench.system.paths import KEPT
 
 VOID = {"meta", "link", "img", "input", "br", "hr"}
@@ -181,7 +184,7 @@ def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         table=f"method,ours,published\n{EVIL.replace(chr(34), '')},0.123456,0.5\nLS,,1\n",
     )
     samples = {"a": "multimnist-ls-0000000001", "b": "multimnist-ls-0000000002"}
-    artifact(root, "ferero/pictures", [claim("seen", "reproduced")], jobs=samples)
+    artifact(root, "ferero/pictures", [claim("seen", "reproduced")], jobs=samples, depicts="data")
     artifact(root, "omd_tch/table1", '[{"id": "x", ', figure=False)
     lost = artifact(root, "omd_tch/fig1", [claim("ok", "reproduced")], figure=False)
     (lost / "figure.pdf").write_bytes(b"%PDF-1.4")
@@ -200,6 +203,7 @@ class Page(HTMLParser):
         self.ids: list[str] = []
         self.images: list[dict[str, str | None]] = []
         self.scripts = 0
+        self.choices: dict[str, set[str]] = {}  # of the filter, by name
         self.words: list[str] = []
         self.feed(source)
         self.close()
@@ -218,6 +222,11 @@ class Page(HTMLParser):
             self.links.append(str(values["href"]))
         elif tag == "img":
             self.images.append(values)
+        elif tag in ("input", "select") and values.get("name"):
+            self.control = str(values["name"])
+            self.choices.setdefault(self.control, set()).add(str(values.get("value") or ""))
+        elif tag == "option":
+            self.choices[self.control].add(str(values["value"]))
         self.scripts += tag == "script"
         self.loads += [str(v) for k, v in attrs if k in ("src", "srcset") or (k == "href" and tag != "a")]
         self.ids += [str(values["id"])] if "id" in values else []
@@ -252,22 +261,35 @@ def test_pages_are_sound_and_self_contained(outputs: Path) -> None:
     assert path == outputs / "report" / "index.html"
     pages = every(outputs)
     kinds = {name.split("/")[0] for name in pages}
-    assert kinds == {"index.html", "artifacts"}
+    assert kinds == {
+        "index.html",
+        "boards.html",
+        "claims.html",
+        "data.html",
+        "artifacts",
+        "data",
+    }
     for name, page in pages.items():
         source = (path.parent / name).read_text()
         assert len(page.ids) == len(set(page.ids)), name
-        assert page.scripts == 0, name
+        assert page.scripts == 1, name
         assert not re.search(r"@import|url\(|https?://", source), name
         assert "<script>document.title" not in source, name
         assert all("alt" in i and i["width"] == "4" and i["height"] == "3" for i in page.images), name
-        assert all(i["alt"] for i in page.images), name
+        assert all(i["alt"] for i in page.images if i.get("loading") != "lazy"), name
     assert html.unescape(EVIL) in pages["artifacts/ferero/fig2.html"].text
-    assert not re.search(r"@import|url\(|https?://", (path.parent / "assets/style.css").read_text())
+    assert html.unescape(EVIL) in pages["claims.html"].text
+    for asset in ("style.css", "script.js"):
+        assert not re.search(r"@import|url\(|https?://", (path.parent / "assets" / asset).read_text())
 
 
-def check_links(root: Path) -> None:
-    """Checks that every link of every page leads to a file, and to a place in it."""
+def followed(root: Path) -> set[str]:
+    """Follow every link of every page: files and fragments; a fragment that filters names a choice of the
+    page that it leads
+    to. Returns what is filtered by.
+    """
     report = root / "report"
+    seen = set()
     pages = every(root)
     for name, page in pages.items():
         for address in page.loads + page.links:
@@ -278,22 +300,33 @@ def check_links(root: Path) -> None:
             assert not parts.netloc, f"{name}: {address}"
             target = (report / name).parent / unquote(parts.path) if parts.path else report / name
             assert target.is_file(), f"{name}: {address}"
-            if parts.fragment:
+            if parts.fragment and "=" in parts.fragment:
+                choices = pages[str(target.resolve().relative_to(report.resolve()))].choices
+                for key, value in parse_qsl(parts.fragment, strict_parsing=True):
+                    assert value in choices[key], f"{name}: {address}"
+                    seen.add(key)
+            elif parts.fragment:
                 ids = pages[str(target.resolve().relative_to(report.resolve()))].ids
                 assert parts.fragment in ids, f"{name}: {address}"
+    return seen
+
+
+FILTERS = {"verdict", "paper"}
 
 
 def test_every_link_leads_somewhere(outputs: Path) -> None:
     build()
-    check_links(outputs)
+    assert followed(outputs) == FILTERS
 
 
 def test_every_link_leads_somewhere_when_there_is_one_of_each(tmp_path: Path) -> None:
     job(tmp_path, "multimnist-ls-0000000001", "done", 1, 1, 60.0, DIGITS)
     jobs = {"a b/c": "multimnist-ls-0000000001"}
-    artifact(tmp_path, "my paper/fig 1?", [claim("seen", "partial")], table="a\n1\n", jobs=jobs)
+    artifact(
+        tmp_path, "my paper/fig 1?", [claim("seen", "partial")], table="a\n1\n", jobs=jobs, depicts="data"
+    )
     build(tmp_path)
-    check_links(tmp_path)
+    assert followed(tmp_path) == FILTERS
 
 
 def test_order_labels_and_provenance(outputs: Path) -> None:
@@ -308,7 +341,7 @@ def test_order_labels_and_provenance(outputs: Path) -> None:
     for said in ("Figure 10", "Flexible Framework", "newpaper"):
         assert said in index.text, said
     for said in (
-        "Overview / FERERO / Figure 10",
+        "Overview FERERO Figure 10",
         "mobench +experiment=ferero/fig10",
         "a" * 40 + " with uncommitted changes",
         "torch 2.10",
@@ -319,10 +352,46 @@ def test_order_labels_and_provenance(outputs: Path) -> None:
         "(folder missing)",
         "starts differ",
         "because of the step size",
-        "mobench +experiment=ferero/fig10 (16 s for 2 jobs on CPU Z)",
+        "← Previous Figure 2",
+        "Next → Pictures",
     ):
         assert said in page.text, said
     assert "outputs/runs/vlmop2-epo-aaaaaaaaaa 20 of 20 12.50 CPU Z bbbbbbbbbb" in page.text
+
+
+def test_expected_runtime_is_what_rows_know(outputs: Path) -> None:
+    site = collect(outputs)
+    said = {e.id: dict(runtime(e, site)) for e in site.entries}
+    assert said["ferero/fig10"] == {
+        "One core": "16 s for 2 jobs on CPU Z, then 0.5 s for drawing",
+        "Unknown": "the time of 1 job, whose folder or time is missing",
+    }
+    # one job on each device: neither line speaks for the whole
+    assert said["ferero/pictures"] == {
+        "One core": "1 min 0 s for 1 job on CPU Z, then 0.5 s for drawing",
+        "One GPU": "30 s for 1 job on NVIDIA H100",
+    }
+    assert said["ferero/fig2"] == {}
+    for key in ("vlmop2-epo-aaaaaaaaaa", "vlmop2-pmtl-bbbbbbbbbb"):
+        shutil.rmtree(outputs / "runs" / key)
+    site = collect(outputs)
+    (lost,) = [e for e in site.entries if e.id == "ferero/fig10"]
+    assert runtime(lost, site) == [
+        (
+            "Jobs",
+            "1 min 15 s in total when it was drawn (the job folders are missing), then 0.5 s for drawing",
+        )
+    ]
+    build()
+    assert "1 min 15 s in total when it was drawn" in opened(outputs, "artifacts/ferero/fig10.html").text
+    threads = [("1 thread(s)", "2 thread(s)"), ("4 thread(s)", "4 thread(s)"), ("", "")]
+    for n, executions in enumerate(threads):
+        for i, execution in enumerate(executions):
+            job(outputs, f"p-a-{n}{i}", "done", 1, 1, 2.0, {"execution": execution})
+        artifact(outputs, f"mobl/fig{n}", [], jobs={"a": f"p-a-{n}0", "b": f"p-a-{n}1"})
+    site = collect(outputs)
+    said = {e.id: runtime(e, site)[0][0] for e in site.entries if e.paper == "mobl"}
+    assert said == {"mobl/fig0": "1 to 2 threads", "mobl/fig1": "4 threads", "mobl/fig2": "CPU"}
 
 
 @pytest.mark.parametrize(
@@ -380,9 +449,12 @@ def test_verdict_counts(outputs: Path) -> None:
         "omd_tch": [1, 0, 0, 0, 0, 0, 0],
         "newpaper": [0, 0, 0, 0, 0, 0, 0],
     }
-    assert "FERERO 3 artifacts 3 1 1 1 1 1 0" in Page(build().read_text()).text
-    pages = every(outputs).values()
-    assert sum(id.startswith("claim-") for page in pages for id in page.ids) == 9
+    source = build().read_text()
+    counts = re.findall(r'class="count v-\w+" href="claims.html#([^"]+)"[^>]*>(\d+)<', source)
+    assert ("verdict=yes&amp;paper=ferero", "3") in counts
+    assert ("verdict=no&amp;paper=ferero", "1") in counts
+    assert ("verdict=yes", "4") in counts
+    assert (outputs / "report" / "claims.html").read_text().count('<tr class="claim"') == 9
 
 
 def test_the_same_inputs_give_the_same_bytes_and_nothing_is_written_again(outputs: Path) -> None:
@@ -413,21 +485,41 @@ def test_files_and_pages_follow_the_artifacts(outputs: Path) -> None:
     assets = report / "assets"
     assert (assets / "ferero/fig2/figure.png").read_bytes() == png()
     assert (assets / "ferero/fig2/table.csv").exists()
+    (before,) = (assets / "ferero/fig10").glob("small-*.webp")
     shutil.rmtree(outputs / "artifacts" / "ferero" / "fig2")
+    shutil.rmtree(outputs / "runs" / "riverflow-ls-0000000003")
     (outputs / "artifacts" / "ferero" / "fig10" / "figure.png").write_bytes(png(8, 8))
     (report / "mine.txt").write_text("of a reader")
     build()
     assert not (assets / "ferero/fig2").exists()
     assert not (report / "artifacts" / "ferero" / "fig2.html").exists()
+    assert not (report / "data" / "generated-flows.html").exists()
     assert (assets / "ferero/fig10/figure.png").read_bytes() == png(8, 8)
+    (after,) = (assets / "ferero/fig10").glob("small-*.webp")
+    assert after != before
     assert (report / "mine.txt").exists()
     shutil.rmtree(outputs / "artifacts")
     build()
     assert not list((report / "artifacts").rglob("*"))
 
 
+def test_small_figures(tmp_path: Path) -> None:
+    folder = artifact(tmp_path, "ferero/fig1", [])
+    buffer = io.BytesIO()
+    Image.effect_noise((1600, 800), 60).save(buffer, "PNG")
+    (folder / "figure.png").write_bytes(buffer.getvalue())
+    report = build(tmp_path).parent
+    (small,) = report.glob("assets/ferero/fig1/small-*.webp")
+    with Image.open(small) as image:
+        assert image.size == (480, 240)
+    (shown,) = opened(tmp_path, "index.html").images
+    assert (shown["src"], shown["loading"]) == (small.relative_to(report).as_posix(), "lazy")
+
+
 def test_nothing_there_yet(tmp_path: Path) -> None:
     assert "No artifact has been drawn yet" in Page(build(tmp_path).read_text()).text
+    assert "There are no claims yet" in opened(tmp_path, "claims.html").text
+    assert "No job uses a data set" in opened(tmp_path, "data.html").text
     assert "No artifact" in result_pages(artifacts(tmp_path))[""]
 
 
@@ -445,7 +537,10 @@ def test_jobs(outputs: Path) -> None:
     (outputs / "runs" / "zdt3-ls-ffffffffff" / "status.json").write_text('{"status": "done"}')
     jobs = {j.key: j for j in collect(outputs).jobs}
     epo = jobs["vlmop2-epo-aaaaaaaaaa"]
-    assert (epo.seconds, epo.commit) == (12.5, "b" * 10)
+    assert (epo.problem, epo.seconds, epo.commit) == ("vlmop2", 12.5, "b" * 10)
+    assert (epo.threads, epo.on_gpu) == (1, False)
+    assert [e.id for e in epo.used] == ["ferero/fig10"]
+    assert jobs["multimnist-ls-0000000002"].on_gpu
     assert (jobs["odd"].status, jobs["odd"].detail) == ("unreadable", "status.json is missing")
     assert (jobs["zdt3-ls-ffffffffff"].status, jobs["zdt3-ls-ffffffffff"].detail) == (
         "unreadable",
@@ -461,11 +556,17 @@ def test_rows_that_come_with_the_project(
     monkeypatch.setattr("mobench.report.reading.results_root", lambda: kept)
     for key in ("vlmop2-ls-eeeeeeeeee", "vlmop2-epo-aaaaaaaaaa", "vlmop2-ls-9999999999"):
         job(kept, key, "done", 1, 1, 7.0)
-    assert {j.key: j.kept for j in collect(outputs).jobs if j.key.startswith("vlmop2")} == {
+    assert {j.key: j.kept for j in collect(outputs).jobs if j.problem == "vlmop2"} == {
         "vlmop2-epo-aaaaaaaaaa": False,
         "vlmop2-ls-eeeeeeeeee": True,
         "vlmop2-pmtl-bbbbbbbbbb": False,
     }
+    site = collect(outputs)
+    (entry,) = [e for e in site.entries if e.id == "ferero/fig10"]
+    assert (
+        dict(runtime(entry, site))["Kept"]
+        == "the rows of 1 of 3 jobs come with the repository, so these jobs are not rerun"
+    )
     build()
     assert "(folder missing)" not in opened(outputs, "artifacts/ferero/fig10.html").text
     page = opened(outputs, "artifacts/ferero/fig10.html").text
@@ -485,6 +586,47 @@ def test_damaged_jobs_are_shown_with_the_reason(tmp_path: Path, file: str, data:
     artifact(tmp_path, "ferero/fig1", [], jobs={"epo": folder.name})
     build(tmp_path)
     assert said in opened(tmp_path, "artifacts/ferero/fig1.html").text
+
+
+def test_data_sets(outputs: Path) -> None:
+    job(
+        outputs,
+        "multimnist-epo-0000000005",
+        "done",
+        1,
+        1,
+        2.0,
+        {**DIGITS, "data_sha256": "9" * 64, "train_size": 8},
+    )
+    # the same file name
+    job(outputs, "x-y-0000000006", "done", 1, 1, 2.0, {**DIGITS, "data": "Digits (enlarged)"})
+    artifact(
+        outputs, "ferero/fig11", [], jobs={"a": "multimnist-ls-0000000001"}
+    )  # uses the data and does not show them
+    site = collect(outputs)
+    found = {d.label: (d.slug, d.kind, len(d.jobs), len(d.versions)) for d in site.data}
+    assert found == {
+        "Digits (enlarged)": ("digits-enlarged", "embedded", 1, 1),
+        "MNIST": ("mnist", "official files", 1, 1),
+        "digits, enlarged": ("digits-enlarged-2", "embedded", 3, 2),
+        "generated flows": ("generated-flows", "generated", 1, 1),
+    }
+    build()
+    page = opened(outputs, "data/digits-enlarged-2.html")
+    for said in (
+        "d" * 64,
+        "9" * 64,
+        "train size 7 in 2 parts of 3 to 4",
+        "3 jobs",
+        "Pictures Title of ferero/pictures",
+    ):
+        assert said in page.text, said
+    assert [i["src"] for i in page.images] == ["../assets/ferero/pictures/figure.png"]
+    assert opened(outputs, "data/mnist.html").images == []
+    assert "No artifact uses this data set" in opened(outputs, "data/mnist.html").text
+    listed = opened(outputs, "data.html")
+    assert "5 of 10 jobs use no data set" not in listed.text
+    assert "4 of 10 jobs use no data set" in listed.text
 
 
 def test_a_thousand_jobs_stay_small(tmp_path: Path) -> None:
@@ -625,6 +767,43 @@ def test_each_claim_is_counted_once_by_the_best_rows(tmp_path: Path) -> None:
     assert all(float(e.attrib["x"]) + 7 * len("".join(e.itertext())) <= wide for e in texts)
 
 
+SCORES = """board,problem,method,place,score,low,high,p (Holm),feasible,reached,note
+constrained,all,sure,1.0,0.8,0.7,0.9,,1.0,0.5,baseline; 2 problems
+constrained,all,bold,2.0,0.9,0.8,0.95,0.25,0.5,0.25,
+constrained,ball,sure,,0.7,0.6,0.8,,1.0,0.5,
+constrained,ball,bold,,0.9,0.8,0.95,,0.5,0.25,
+constrained,hole,sure,,0.9,0.8,0.95,,1.0,0.5,not ranked
+constrained,ball,lost,,,,,,,,does not fit: it needs objectives >= 0
+"""
+
+
+def test_a_board_of_the_comparison_keeps_its_order(tmp_path: Path) -> None:
+    """Scores, intervals and places are those of the table; methods without a place say why."""
+    artifact(tmp_path, "cross/zoo", [claim("a", "check passed")], table=SCORES)
+    (board,) = score_boards(collect(tmp_path))
+    assert [(line.name, line.place, line.p) for line in board.lines] == [("sure", 1, None), ("bold", 2, 0.25)]
+    assert board.lines[0].scores == {"ball": 0.7, "hole": 0.9}
+    assert (board.problems, board.beside) == (["ball"], ["hole"])
+    assert board.absent == {"lost": "does not fit: it needs objectives >= 0"}
+    page = Page((build(tmp_path).parent / "boards.html").read_text())
+    assert (
+        "ball Largest score: sure; the intervals of 1 of the other 1 methods overlap its own. From cross/zoo"
+        in page.text
+    )
+    assert "0.900 [0.800, 0.950]" in page.text
+
+
+def test_boards_call_methods_by_their_proper_names(tmp_path: Path) -> None:
+    """Their hints keep the names of the command line."""
+    table = SCORES.replace("bold", "csmoo2").replace("lost", "epo")
+    artifact(tmp_path, "cross/zoo", [claim("a", "check passed")], table=table)
+    source = (build(tmp_path).parent / "boards.html").read_text()
+    page = Page(source)
+    assert "2 CSMOO-2 0.900" in page.text
+    assert "EPO : does not fit" in page.text
+    assert 'title="algorithm=csmoo2"' in source
+
+
 def test_a_papers_page_shows_the_figures_of_the_largest_scale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -666,6 +845,8 @@ def test_kept_drawings_stand_beside_those_of_make_reproduce(outputs: Path) -> No
     assert (
         "../../kept/ferero/fig2.html" in Page((index.parent / "artifacts/ferero/fig2.html").read_text()).links
     )
+    assert 'data-rows="kept"' in (index.parent / "claims.html").read_text()
+    assert "claims.html#verdict=part&paper=ferero&rows=kept" in Page(index.read_text()).links
     section = result_pages(artifacts(outputs))["ferero"].partition("## Figure 2")[2].partition("\n## ")[0]
     assert "**1 reproduced, 1 partial** (laptop scale and laptop scale, kept rows)." in section
     assert "- ◐ `kept`: No reason is recorded." in section
@@ -735,9 +916,19 @@ def test_numbers(raw: str, shown: str) -> None:
     assert number(raw) == shown
 
 
-def test_tables_are_rounded() -> None:
+def test_tables_align_without_inventing_digits() -> None:
     table = sheet("method,ours,published,spread,n\na,0.5,12.25,1 ± 2,3\nb,,0.123456,nan,10\n")
-    assert table.rows == [["a", "0.5", "12.25", "1 ± 2", "3"], ["b", "–", "0.1235", "–", "10"]]
+    assert [(c.numeric, c.published) for c in table.columns] == [
+        (False, False),
+        (True, False),
+        (True, True),
+        (True, False),
+        (True, False),
+    ]
+    assert [[(x.text, x.pad) for x in row] for row in table.rows] == [
+        [("a", ""), ("0.5", ""), ("12.25", "00"), ("1 ± 2", ""), ("3", "")],
+        [("b", ""), ("–", ""), ("0.1235", ""), ("–", ""), ("10", "")],
+    ]
 
 
 def test_long_tables_are_cut_and_say_so(tmp_path: Path) -> None:
@@ -757,8 +948,14 @@ def test_words() -> None:
     ]
     assert moment("2025-01-02T03:04:05+0100") == "2025-01-02 03:04 +0100"
     assert (text(None), text(0.12345678), text([1, "a"]), text(True)) == ("–", "0.1235", '[1, "a"]', "yes")
-    assert prose("see `a < b`, < 2") == "see <code>a &lt; b</code>, &lt; 2"
+    assert glue("<b> < 1e-3") == '&lt;b&gt; <span class="nb">&lt; 1e-3</span>'
     labels = [
         Entry("p", n).label for n in ("fig3", "fig1a", "table11", "cross_table", "theory", "table3_bound")
     ]
     assert labels == ["Figure 3", "Figure 1a", "Table 11", "Cross table", "Theory", "Table 3, bound"]
+    assert glue("see `a < b`, < 2") == 'see <code>a &lt; b</code>, <span class="nb">&lt; 2</span>'
+    assert fact("train_size", {"0": [5, 5], "1": [5, 5]}) == "10 in 2 parts of 5"
+    assert fact("train_size", {"0": 3, "1": [1, 2]}) == "seed 0: 3; seed 1: 3 in 2 parts of 1 to 2"
+    assert fact("test_size", 60000) == "60000"
+    assert fact("classes", {"0": [5, 7]}) == "5, 7"  # no sizes: nothing is added up
+    assert fact("attributes", ["a" * 300]).endswith("a …")

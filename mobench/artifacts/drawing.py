@@ -87,6 +87,7 @@ def draw(
         "id": id,
         "title": a.title,
         "scale": a.scale,
+        "depicts": config["artifact"].get("depicts"),
         "alone": config["artifact"].get("alone", False),
         "command": f"mobench {overrides.shown([o for o in command if o not in DEFAULTS] or default)}",
         "jobs": {name: folder.key for name, folder in folders.items()},

@@ -109,15 +109,17 @@ class PaperConfig:
 
 @dataclass
 class ArtifactConfig:
-    """What `+experiment=` sets: the artifact's id and title. paper: which runs may judge its claims. alone:
-    its jobs are timed, so they run one after the other when all others have ended (on a cluster, whose jobs
-    have cores of their own, with them). only: patterns of job names; the others are neither run nor drawn,
-    and claims that need them are not judged.
+    """What `+experiment=` sets: the artifact's id and title. paper: which runs may judge its claims. depicts:
+    `data` if its figure is a picture of its jobs' data, which the report then shows with them. alone: its
+    jobs are timed, so they run one after the other when all others have ended (on a cluster, whose jobs have
+    cores of their own, with them). only: patterns of job names; the others are neither run nor drawn, and
+    claims that need them are not judged.
     """
 
     id: str | None = None
     title: str | None = None
     paper: PaperConfig = field(default_factory=PaperConfig)
+    depicts: str | None = None
     alone: bool = False
     only: list[str] | None = None
     job: str | None = None  # set by the sweeper: the job's name in `jobs`

@@ -1,4 +1,4 @@
-"""The report: a static site of artifacts and their claims, and the same results as Markdown.
+"""The report: a static site of artifacts, claims, boards and data sets, and the same results as Markdown.
 
 mobench report [--results docs/results.md]
 

@@ -1,4 +1,4 @@
-"""What the report shows: papers, artifacts with claims, jobs, and how they hang together."""
+"""What the report shows: papers, artifacts with claims, jobs, data sets, and how they hang together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import quote
 from mobench.artifacts.claims import OWN, Claim, called
 from mobench.report.papers import paper_info
 from mobench.report.sheets import Sheet
-from mobench.report.words import commit, duration, measured, text
+from mobench.report.words import commit, measured, slug, text
 
 
 @dataclass(frozen=True)
@@ -173,6 +173,11 @@ class Entry:
         runs = self.origin.get("runs")
         return {str(name): text(said) for name, said in runs.items()} if isinstance(runs, dict) else {}
 
+    @property
+    def shows_data(self) -> bool:
+        """Whether its figure is a picture of the data (`artifact.depicts: data` in its configuration)."""
+        return self.figure is not None and self.origin.get("depicts") == "data"
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -295,6 +300,12 @@ class Job:
     detail: str = ""
     origin: dict[str, Any] = field(default_factory=dict)
     kept: bool = False  # its rows come with the project, it was not run here
+    used: list[Entry] = field(default_factory=list)  # artifacts that draw it
+
+    @property
+    def problem(self) -> str:
+        """Name of its problem: the first part of the key."""
+        return self.key.rsplit("-", 2)[0]
 
     @property
     def place(self) -> str:
@@ -319,6 +330,89 @@ class Job:
     def device(self) -> str:
         """What ran it."""
         return text(self.origin.get("device"))
+
+    @property
+    def on_gpu(self) -> bool:
+        """Tells whether a GPU computed any of its rows. The names of processors begin with CPU."""
+        return self.device != "–" and not all(name.startswith("CPU") for name in self.device.split(" and "))
+
+    @property
+    def threads(self) -> int | None:
+        """Threads of a job on a CPU, as far as `execution` says."""
+        match = re.search(r"(\d+) thread", text(self.origin.get("execution")))
+        return int(match[1]) if match else None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the problem said of itself and of its data: all of meta.json that is not the runner's."""
+        return {k: v for k, v in self.origin.items() if k not in RUNNERS_KEYS and v not in ([], {}, None)}
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Artifacts that draw it, each once."""
+        return list({(entry.kept, entry.id): entry for entry in self.used}.values())
+
+
+RUNNERS_KEYS = frozenset(
+    {
+        "git_sha",
+        "git_dirty",
+        "versions",
+        "processes",
+        "device",
+        "date",
+        "execution",
+        "dtype",
+        "tf32",
+        "hypervolume",
+        "ideal_point",
+        "identity",
+        "clock",
+    }
+    | {"seconds_train", "seconds_evaluate", "seconds_wall", "peak_memory_mib", "peak_gpu_memory_mib"}
+)
+
+
+@dataclass
+class DataSet:
+    """What jobs call by the same label; `versions`: its jobs by SHA-256."""
+
+    slug: str
+    label: str
+    versions: dict[str, list[Job]]
+
+    @property
+    def page(self) -> str:
+        """Address of its page, from the report's folder."""
+        return f"data/{self.slug}.html"
+
+    @property
+    def jobs(self) -> list[Job]:
+        """All that used it."""
+        return [job for jobs in self.versions.values() for job in jobs]
+
+    @property
+    def kind(self) -> str:
+        """Where it comes from. Problems say whether files were read; a label says if the data are made up."""
+        if not all(job.facts.get("embedded") for job in self.jobs):
+            return "official files"
+        return "generated" if self.label.startswith("generated") else "embedded"
+
+    @property
+    def problems(self) -> dict[str, int]:
+        """Jobs per problem."""
+        names = sorted(job.problem for job in self.jobs)
+        return {name: names.count(name) for name in dict.fromkeys(names)}
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Artifacts that rest on it."""
+        return list({(entry.kept, entry.id): entry for job in self.jobs for entry in job.entries}.values())
+
+    @property
+    def pictures(self) -> list[Entry]:
+        """Artifacts whose figure shows it."""
+        return [entry for entry in self.entries if entry.shows_data]
 
 
 @dataclass
@@ -350,6 +444,11 @@ class Site:
         return count(self.kept)
 
     @property
+    def all_counts(self) -> list[tuple[Mark, int]]:
+        """Claims per verdict of both."""
+        return count(self.everything)
+
+    @property
     def best(self) -> list[Evidence]:
         """Each claim once, on the best rows there are."""
         return [evidence for paper in self.papers for evidence in paper.best]
@@ -360,6 +459,11 @@ class Site:
         return [evidence for paper in self.papers for evidence in paper.checks]
 
     @property
+    def waiting(self) -> list[Entry]:
+        """Artifacts that are declared and have no folder."""
+        return [e for p in self.papers for e in p.waiting]
+
+    @property
     def counts(self) -> list[tuple[Mark, int]]:
         """Claims per verdict of what `make reproduce` draws."""
         return count(self.entries)
@@ -368,6 +472,29 @@ class Site:
     def by_key(self) -> dict[str, Job]:
         """Jobs by their folders' names."""
         return {job.key: job for job in self.jobs}
+
+    @cached_property
+    def data(self) -> list[DataSet]:
+        """Data sets that jobs name, by label."""
+        found: dict[str, dict[str, list[Job]]] = {}
+        for job in self.jobs:
+            if isinstance(job.facts.get("data"), str):
+                sha = text(job.facts.get("data_sha256"))
+                found.setdefault(job.facts["data"], {}).setdefault(sha, []).append(job)
+        out: list[DataSet] = []
+        for label in sorted(found):
+            short = slug(label)[:60].strip("-")
+            taken = {d.slug for d in out}
+            free = next(
+                s for n in range(1, len(out) + 2) if (s := short if n == 1 else f"{short}-{n}") not in taken
+            )
+            out.append(DataSet(free, label, found[label]))
+        return out
+
+    @cached_property
+    def data_of(self) -> dict[str, DataSet]:
+        """The data set of a job's key."""
+        return {job.key: data for data in self.data for job in data.jobs}
 
 
 def counted(claim: Claim) -> bool:
@@ -386,14 +513,3 @@ def count(entries: Iterable[Entry]) -> list[tuple[Mark, int]]:
     numbers = Counter(mark(claim).name for entry in entries for claim in entry.claims if counted(claim))
     shown = list(VERDICTS.values()) + ([UNREADABLE] if numbers[UNREADABLE.name] else [])
     return [(v, numbers[v.name]) for v in shown]
-
-
-def cost(site: Site, entry: Entry) -> str:
-    """Writes the wall time of an artifact's jobs, one after another, and their hardware; "" if unknown."""
-    jobs = [site.by_key[key] for key in dict.fromkeys(entry.jobs.values()) if key in site.by_key]
-    timed = [job for job in jobs if job.seconds is not None]
-    if not timed:
-        return ""
-    devices = ", ".join(sorted({job.device for job in timed}))
-    whole = duration(sum(job.seconds or 0.0 for job in timed))
-    return f" ({whole} for {len(timed)} job{'s' if len(timed) != 1 else ''} on {devices})"

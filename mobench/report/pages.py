@@ -1,4 +1,4 @@
-"""The HTML pages of the report, each as its address and bytes: an overview, and a page for each artifact.
+"""The HTML pages of the report, each as its address and bytes.
 
 Dates and the present commit stand on the overview alone: the other pages change only with the rows that they
 show.
@@ -6,10 +6,8 @@ show.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,53 +15,132 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup
 
-from mobench.report.model import VERDICTS, Mark, Site, cost, mark
+from mobench.config.method_names import NAMES
+from mobench.report.boards import score_boards
+from mobench.report.model import VERDICTS, DataSet, Entry, Paper, Site, mark
+from mobench.report.runtime import runtime
 from mobench.report.wall import wall
-from mobench.report.words import commit, moment, text
+from mobench.report.words import commit, duration, fact, glue, moment, text
 from mobench.system import provenance
 
-TEMPLATES = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
+OPEN_JOBS = 12  # a longer list of an artifact's jobs is folded
+NAVIGATION = (
+    ("index.html", "Overview"),
+    ("boards.html", "Leaderboards"),
+    ("claims.html", "Claims"),
+    ("data.html", "Data"),
+)
+STATES = {"done": "✓", "running": "…", "failed": "✗"}
 
 
-def pages(site: Site) -> Iterator[tuple[str, bytes]]:
-    """Yields every page of the report, and the style that they share."""
+def _environment() -> jinja2.Environment:
+    loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
     env = jinja2.Environment(
-        loader=TEMPLATES,
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    env.filters |= {"text": text, "prose": prose, "moment": moment, "url": quote, "mark": mark}
-    env.filters["cost"] = partial(cost, site)
-    env.globals |= {"verdicts": list(VERDICTS.values()), "badge": _badge}
+    env.filters |= {
+        "text": text,
+        "glue": glue,
+        "duration": duration,
+        "moment": moment,
+        "commit": commit,
+        "fact": fact,
+        "url": quote,
+        "mark": mark,
+        "proper": lambda name: NAMES.get(name, name),  # a method of somebody else's has no other name
+    }
+    env.globals |= {
+        "navigation": NAVIGATION,
+        "verdicts": list(VERDICTS.values()),
+        "states": STATES,
+        "open_jobs": OPEN_JOBS,
+    }
+    return env
+
+
+def styles() -> dict[str, bytes]:
+    """What all pages share."""
+    env = _environment()
+    return {f"assets/{name}": env.get_template(name).render().encode() for name in ("style.css", "script.js")}
+
+
+def pages(site: Site, thumbnails: dict[str, str]) -> Iterator[tuple[str, bytes]]:
+    """Every page of the report; `thumbnails`: address of the small figure by artifact."""
+    env = _environment()
 
     def page(address: str, template: str, **values: Any) -> tuple[str, bytes]:
         base = "../" * address.count("/")
         return address, env.get_template(template).render(site=site, base=base, **values).encode()
 
-    yield page("assets/style.css", "style.css")
+    commits = sorted({e.commit for e in site.everything if e.origin})
+    scales = sorted({e.scale for e in site.everything if e.scale != "–"})
+    head = {"commit": commit(provenance.code()), "commits": commits, "scales": scales}
     yield page(
         "index.html",
         "index.html",
-        commit=commit(provenance.code()),
-        commits=sorted({e.commit for e in site.everything if e.origin}),
+        here="index.html",
+        thumbnails=thumbnails,
         built=time.strftime("%Y-%m-%d %H:%M %z"),
         wall=Markup(wall(site, links="")) if site.best else "",  # noqa: S704 - its texts are escaped by `wall`
+        **head,
+    )
+    yield page("boards.html", "boards.html", here="boards.html", boards=score_boards(site))
+    yield page("claims.html", "claims.html", here="claims.html")
+    yield page(
+        "data.html",
+        "data.html",
+        here="data.html",
+        thumbnails=thumbnails,
+        without=sum(job.key not in site.data_of for job in site.jobs),
     )
     pages_of = {(e.kept, e.id): e.page for e in site.everything}
     for paper in site.papers:
-        for entry in (*paper.entries, *paper.kept):
-            other = pages_of.get((not entry.kept, entry.id))
-            shown = {id: (pages_of.get((False, id)), claims) for id, claims in entry.references.items()}
-            yield page(entry.file, "artifact.html", paper=paper, e=entry, other=other, shown=shown)
+        for group in (paper.entries, paper.kept):
+            for i, entry in enumerate(group):
+                around = (group[i - 1] if i else None, group[i + 1] if i + 1 < len(group) else None)
+                other = pages_of.get((not entry.kept, entry.id))
+                shown = {id: (pages_of.get((False, id)), claims) for id, claims in entry.references.items()}
+                own = {
+                    "paper": paper,
+                    "e": entry,
+                    "around": around,
+                    "runtime": runtime(entry, site),
+                    "group": group,
+                }
+                yield page(entry.file, "artifact.html", here="", other=other, shown=shown, **own)
+    for data in site.data:
+        yield page(
+            data.page,
+            "dataset.html",
+            here="",
+            data=data,
+            sizes=_sizes(data),
+            drawn=_by_paper(data.entries, site),
+        )
 
 
-def prose(value: str) -> Markup:
-    """Escapes text; what is in backticks is code."""
-    parts = [Markup.escape(part) for part in re.split(r"`([^`]+)`", value)]
-    return Markup("").join(Markup("<code>{}</code>").format(p) if k % 2 else p for k, p in enumerate(parts))
+# what is said on the pages
 
 
-def _badge(verdict: Mark) -> Markup:
-    return Markup('<span class="chip v-{}">{} {}</span>').format(verdict.key, verdict.symbol, verdict.name)
+def _sizes(data: DataSet) -> dict[str, list[tuple[str, str]]]:
+    """Per SHA-256, what its jobs say of it: train_size and the like, each different answer once."""
+    out = {}
+    for sha, jobs in data.versions.items():
+        said: dict[str, list[str]] = {}
+        for job in jobs:
+            for key, value in job.facts.items():
+                # lists of lists: what a job's seeds made of the data, not the data
+                drawn = "[" in fact(key, value)
+                if key not in ("data", "embedded") and not key.endswith("_sha256") and not drawn:
+                    seen = said.setdefault(key.replace("_", " "), [])
+                    seen += [shown] if (shown := fact(key, value)) not in seen else []
+        out[sha] = [
+            (key, "; ".join(v[:4]) + (f"; and {len(v) - 4} more" if len(v) > 4 else ""))
+            for key, v in said.items()
+        ]
+    return out
+
+
+def _by_paper(entries: list[Entry], site: Site) -> list[tuple[Paper, list[Entry]]]:
+    pages = {e.page for e in entries}
+    return [(p, mine) for p in site.papers if (mine := [e for e in (*p.entries, *p.kept) if e.page in pages])]

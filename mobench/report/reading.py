@@ -230,6 +230,10 @@ def collect(root: Path, expected: Sequence[str] = ()) -> Site:
     drawn = {key for entry in site.everything for key in entry.jobs.values()} - {p.name for p in folders}
     folders += [kept / key for key in drawn if Path(key).name == key and (kept / key).is_dir()]
     site.jobs = [_job(p, p.parent == kept) for p in sorted(folders, key=lambda p: p.name)]
+    for entry in site.everything:
+        for key in entry.jobs.values():
+            if key in site.by_key:
+                site.by_key[key].used.append(entry)
     return site
 
 

@@ -24,11 +24,11 @@ from mobench.report.model import (
     Artifact,
     Evidence,
     Site,
-    cost,
     counted,
     mark,
     tally,
 )
+from mobench.report.runtime import cost
 
 
 def result_pages(site: Site, images: Path | None = None) -> dict[str, str]:

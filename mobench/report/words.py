@@ -7,6 +7,8 @@ import math
 import re
 from typing import Any
 
+from markupsafe import Markup
+
 
 def text(value: Any) -> str:
     """Formats any JSON value as text."""
@@ -82,3 +84,55 @@ def number(raw: str) -> str:
         shown = f"{value:.4g}"
     # "-" inside 10⁻⁵ is a superscript already
     return shown.replace("-", "−")
+
+
+def fact(key: str, value: Any) -> str:
+    """Formats a fact that a problem records about its data.
+
+    A value that all seeds share is shown once, sizes per client are added up (`104 in 10 parts of 10 to 11`),
+    and long lists are truncated.
+    """
+    if isinstance(value, dict):
+        each = {k: fact(key, v) for k, v in value.items()}
+        return (
+            next(iter(each.values()))
+            if len(set(each.values())) == 1
+            else "; ".join(f"seed {k}: {v}" for k, v in each.items())
+        )
+    if key.endswith("size") and isinstance(value, list) and value and all(isinstance(v, int) for v in value):
+        low = min(value)
+        high = max(value)
+        return f"{sum(value)} in {len(value)} parts of {low}" + (f" to {high}" if high > low else "")
+    said = ", ".join(map(str, value)) if isinstance(value, list) and value else text(value)
+    return said if len(said) <= 200 else f"{said[:190]} …"
+
+
+def slug(value: str) -> str:
+    """Returns a file name made of letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-") or "unnamed"
+
+
+_CODE = re.compile(r"`([^`]+)`")
+_GLUED = re.compile(
+    r"[+−-]?\d[\d.]* ?± ?[\d.]+|[<>≤≥≈±] ?[+−-]?\d[\w.%°·+−-]{0,12}|[+−-]?\d[\d.]*[eE][+-]?\d+"
+)
+
+
+def glue(value: str) -> Markup:
+    """Escapes text and keeps its numbers on one line: `< 1e-3`, `± 0.2`; what is in backticks is code."""
+    parts = _CODE.split(value)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if k % 2 else _glued(part) for k, part in enumerate(parts)
+    )
+
+
+def _glued(value: str) -> Markup:
+    """Escapes text and keeps its numbers on one line."""
+    out = Markup("")
+    at = 0
+    for match in _GLUED.finditer(value):
+        out += Markup.escape(value[at : match.start()]) + Markup('<span class="nb">{}</span>').format(
+            match[0]
+        )
+        at = match.end()
+    return out + Markup.escape(value[at:])
