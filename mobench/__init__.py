@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
-    from mobench.api import Run, load, networks, objectives, run, runs
+    from mobench.api import Run, load, networks, objectives, run
     from mobench.study.choice import choose
     from mobench.study.pictures import plot
     from mobench.study.recording import record
-    from mobench.study.rows import rows
+    from mobench.study.rows import rows, runs
     from mobench.study.summary import table
     from mobench.training import Balanced, solve
 
@@ -40,6 +40,7 @@ _MODULES = {
     "plot": "mobench.study.pictures",
     "record": "mobench.study.recording",
     "rows": "mobench.study.rows",
+    "runs": "mobench.study.rows",
     "table": "mobench.study.summary",
 }  # the others are in mobench.api
 

@@ -789,59 +789,6 @@ def _method(algorithm: Algorithm) -> list[str]:
     ]
 
 
-def runs() -> pd.DataFrame:
-    """All runs in outputs/runs, or $MOBENCH_OUTPUTS/runs, the latest first, a row each: name (for `load`),
-    status, problem, algorithm, oracle, steps, seeds, modified, and every setting that differs between them,
-    such as algorithm.step_size (None where a run has no such setting). Folders that cannot be read are left
-    out.
-    """
-    rows = []
-    settings = []
-    root = outputs_root() / "runs"
-    for path in sorted(root.iterdir()) if root.is_dir() else []:
-        folder = JobFolder(path)
-        try:
-            modified = (path / "status.json").stat().st_mtime
-            found = folder.settings()
-            row: dict[str, Any] = {"name": path.name, "status": folder.said()["status"]}
-            row |= {group: found[group]["class"].rpartition(".")[2] for group in RUN_PARTS}
-            row |= {"steps": found["steps"], "seeds": list(found["seeds"]), "modified": modified}
-            settings.append(_settings(found))
-        # of another program, or just begun
-        except (StoreError, OSError, KeyError, TypeError, AttributeError):
-            continue
-        rows.append(row)
-    table = pd.DataFrame(rows, columns=["name", "status", *RUN_PARTS, "steps", "seeds", "modified"])
-    table["modified"] = pd.to_datetime(table["modified"], unit="s")
-    differing = {name: [each.get(name) for each in settings] for name in _differing(settings)}
-    table = pd.concat([table, pd.DataFrame(differing, index=table.index, dtype=object)], axis=1)
-    return table.sort_values("modified", ascending=False, ignore_index=True)
-
-
-RUN_PARTS = ("problem", "algorithm", "oracle")
-
-
-def _settings(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings of a run by their names on the command line."""
-    groups = (*RUN_PARTS, "constraint", "space", "record")
-    named = {
-        f"{group}.{key}": value
-        for group in groups
-        for key, value in (found.get(group) or {}).items()
-        if key not in ("class", "_target_")
-    }
-    return named | {key: found[key] for key in ("dtype", "vary") if found.get(key)}
-
-
-def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns the names of settings that have more than one value among runs, each in its first place."""
-    values: dict[str, set[str]] = {}
-    for each in settings:
-        for name, value in each.items():
-            values.setdefault(name, set()).add(repr(value))
-    return [name for name, several in values.items() if len(several) > 1]
-
-
 def _run(arguments: list[str]) -> pd.DataFrame:
     config = compose.compose(arguments)
     threads = torch.get_num_threads()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import shutil
 import subprocess
@@ -16,7 +15,6 @@ import yaml
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_store import ConfigStore
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -130,43 +128,6 @@ def test_every_kind_of_override_does_what_it_does_in_hydra(kind: str) -> None:
         expected = shown(of_hydra, [*choices, kind, "seeds=[5]"])
         assert shown(load, [*choices, kind, "seeds=[5]"]) == expected
         assert shown(load, [*choices, kind, "seeds=[5]"]) == expected
-
-
-ATOMS = r"""
-0 -0 7 -1 1.5 1e5 1E-05 -3.25e+2 1. .5 +1 01 1_0 1a 2.5e --1 1e400 12345678901234567890 1-2 1/2
-null true false NULL True nan inf -inf nullx infx a a.b a-b a/b e5 _x x1 a.1e5 a. a- ${x} 'q' "q" a\,b é
-"""
-
-
-def any_value(rng: random.Random, depth: int = 0) -> str:
-    """A value of the command line, not always a sound one: words, numbers, lists and mappings of them."""
-    shape = rng.random() if depth < 3 else 0.0
-    if shape < 0.5:
-        return rng.choice(ATOMS.split())
-    inner = [any_value(rng, depth + 1) for _ in range(rng.randrange(4))]
-    if shape < 0.8:
-        return f"[{rng.choice([',', ', ']).join(inner)}]"
-    keys = ["a", "b", "c1", "a.b", "1", "true", "null", "a-b", "x/y", "nan", "a a"]
-    return f"{{{','.join(f'{rng.choice(keys)}:{value}' for value in inner)}}}"
-
-
-def test_literal_lists_and_mappings_are_read_as_by_the_grammar() -> None:
-    """Without it, in a fraction of the time; what is read must be the same, and the rest is left to it."""
-    rng = random.Random(1)
-    grammar = OverridesParser.create()
-    read = 0
-    for _ in range(1500):
-        key = rng.choice(["a", "a.b", "++a.b", "+a/b", "a_1", "a-b", "a.1", "a@b", "~a"])
-        text = f"{key}={rng.choice(['', '[[1],2,'])}{any_value(rng)}{rng.choice(['', ']'])}"
-        found = hydra_adapter._literal(text)
-        if found is not None:
-            read += 1
-            (expected,) = grammar.parse_overrides([text])
-            assert repr((found, found.value())) == repr((expected, expected.value())), text
-            assert found.input_line == expected.input_line
-    assert read > 100
-    assert hydra_adapter._literal("preferences.weights=[[0.3,0.7],[1e-05,1]]") is not None
-    assert hydra_adapter._literal("problem.start={kind:given,value:[[0.1,-2]],scale:null}") is not None
 
 
 @pytest.mark.parametrize("experiment", ["ferero/table11", "mlm_cmoo/table1", "csmoo/fig3"])

@@ -1,13 +1,12 @@
 """Whether an artifact would come out as it lies there: then nothing is composed, run or drawn.
 
 It is unchanged if it was drawn by the same command, from the same rows, by the same code: all files of the
-configuration and of the package, the paper's package in `experiments/` with what it imports there, and the
-versions of the packages that numbers depend on.
+configuration and of the package, the package of the paper in `experiments/`, which imports no other one, and
+the versions of the packages that numbers depend on.
 """
 
 from __future__ import annotations
 
-import ast
 import functools
 import hashlib
 import json
@@ -53,41 +52,12 @@ def _library() -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def drawn_by(paper: str) -> list[Path]:
-    """Returns what draws a paper's artifacts: all files of its package, and what they import beside it.
-
-    That is code, claims.yaml and published values.
-    """
-    found: dict[Path, None] = {}
-    queue = [experiments() / paper]
-    while queue:
-        path = queue.pop()
-        if path.is_dir():
-            queue += [p for p in path.rglob("*") if p.suffix in (".py", ".yaml", ".csv")]
-        elif path not in found and path.exists():
-            found[path] = None
-            if path.suffix == ".py":
-                queue += imported(path)
-    return list(found)
-
-
-def imported(path: Path) -> list[Path]:
-    """Returns the files and packages that a file imports with leading dots; some of them may not exist."""
-    out = []
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = path.parents[node.level - 1]
-            names = [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
-            for name in names:
-                out += [base / f"{name}.py"] if not (base / name).is_dir() else [base / name]
-    return out
-
-
 @functools.cache
 def code(paper: str) -> str:
     """Hash of everything that decides what an artifact of the paper looks like, but its rows."""
     kept = (path for path in (results_root() / paper).rglob("*") if path.is_file())
-    parts = [_library(), digest(drawn_by(paper), experiments()), digest(kept, results_root())]
+    own = (p for p in (experiments() / paper).rglob("*") if p.suffix in (".py", ".yaml", ".csv"))
+    parts = [_library(), digest(own, experiments()), digest(kept, results_root())]
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 

@@ -8,13 +8,10 @@ too; what is left is for the published digest, and for running the rows again.
 from __future__ import annotations
 
 import io
-import math
 import re
-import zipfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import yaml
 
@@ -22,10 +19,10 @@ from mobench.bundle.archive import parsed, refuse
 from mobench.bundle.claims import FORMAT
 from mobench.errors import BundleError
 from mobench.jobs.store import META, config_hash
+from mobench.system.files import read_csv
 from mobench.system.forms import fields
 
 NEEDED = ("config.yaml", "final.csv", "meta.json", "status.json")
-LARGEST = 2**28  # bytes of the arrays of one solutions.npz
 SETTINGS = ("seeds", "steps", "dtype", "max_failure_share")  # as plain in a configuration as in an identity
 
 
@@ -117,8 +114,6 @@ def _job_problems(key: str, said: Mapping[str, Any], files: Mapping[str, bytes])
         yield f"{base}/final.csv: the column run must hold whole numbers"
     if len(rows) != said["count"] or len(rows) != meta.get("final_rows", len(rows)):
         yield f"{base}/final.csv has {len(rows)} rows, and {said['count']} are expected"
-    if f"{base}/solutions.npz" in files:
-        solutions(files, key)
 
 
 def configuration(files: Mapping[str, bytes], key: str) -> dict[str, Any]:
@@ -142,48 +137,6 @@ def final(files: Mapping[str, bytes], key: str) -> pd.DataFrame:
     """Returns the final rows of a job."""
     name = f"runs/{key}/final.csv"
     try:
-        text = pd.read_csv(io.BytesIO(files[name]), dtype=str, keep_default_na=False)
+        return read_csv(io.BytesIO(files[name]))
     except (ValueError, pd.errors.ParserError) as error:
         raise BundleError(f"{name} cannot be read: {error}") from error
-    return text.apply(_numbers)
-
-
-def _numbers(column: pd.Series) -> pd.Series:
-    """A column of text as integers, else as floats by Python, which rounds correctly, else as it is."""
-    for kind in (int, float):
-        try:
-            return pd.Series([kind(x or "nan") for x in column], column.index)
-        except ValueError:
-            continue
-    return column
-
-
-def _announced(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> int:
-    """The bytes that an array takes according to its header, which NumPy would allocate."""
-    with archive.open(entry) as stream:
-        old = np.lib.format.read_magic(stream) == (1, 0)
-        read = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
-        shape, _, kind = read(stream)
-    return int(math.prod(shape)) * int(kind.itemsize)
-
-
-def solutions(files: Mapping[str, bytes], key: str) -> dict[str, np.ndarray]:
-    """Returns the decision variables of a job. Pickled objects are refused, and never read.
-
-    Raises:
-        BundleError: no archive of plain arrays, or one that would take more than 256 MiB.
-    """
-    name = f"runs/{key}/solutions.npz"
-    try:
-        with zipfile.ZipFile(io.BytesIO(files[name])) as archive:
-            size = sum(entry.file_size for entry in archive.infolist())
-            if size <= LARGEST:
-                size = sum(_announced(archive, entry) for entry in archive.infolist())
-        if size > LARGEST:
-            raise BundleError(
-                f"{name} would take {size / 2**20:.0f} MiB; at most {LARGEST / 2**20:.0f} are read."
-            )
-        with np.load(io.BytesIO(files[name]), allow_pickle=False) as arrays:
-            return {str(output): arrays[output] for output in arrays.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise BundleError(f"{name} does not hold plain arrays: {error}") from error

@@ -114,28 +114,28 @@ def rerun(
     found: list[Found] = []
     with TemporaryDirectory(prefix="mobench-verify-") as folder:
         for key, numbers in chosen.items():
-            say(f"{key}: {_difference(files, key)}")
+            meta = parsed(f"runs/{key}/meta.json", files[f"runs/{key}/meta.json"])
+            say(f"{key}: {_difference(meta)}")
             recorded = final(files, key)
             try:
                 again = _again(files, key, data_root, Path(folder))
             except MobenchError as error:
                 words = " ".join(str(error).split())
-                mine = [_not_run(key, recorded.iloc[i], words) for i in numbers]
+                mine = [_found(key, recorded.iloc[i], NOT_RUN, words) for i in numbers]
             else:
-                mine = compared(key, recorded, again, numbers, _epsilon(files, key))
+                mine = compared(key, recorded, again, numbers, float(np.finfo(meta["dtype"]).eps))
             for one in mine:
                 say(f"  {one}")
             found += mine
     return found
 
 
-def _not_run(key: str, row: pd.Series, words: str) -> Found:
-    return Found(key, int(row["run"]), str(row["output"]), NOT_RUN, words)
+def _found(key: str, row: pd.Series, outcome: str, words: str = "") -> Found:
+    return Found(key, int(row["run"]), str(row["output"]), outcome, words)
 
 
-def _difference(files: Mapping[str, bytes], key: str) -> str:
+def _difference(meta: Mapping[str, Any]) -> str:
     """In which machine and versions this rerun differs from the recorded run."""
-    meta = parsed(f"runs/{key}/meta.json", files[f"runs/{key}/meta.json"])
     here = provenance.versions()
     then = meta["versions"]
     names = [name for name in sorted(here | then) if here.get(name) != then.get(name)]
@@ -144,11 +144,6 @@ def _difference(files: Mapping[str, bytes], key: str) -> str:
         said.append(f"{provenance.device_name()} (recorded {meta['device']})")
     took = f"{float(meta['seconds_wall']):.0f} s when recorded"
     return f"{took}; {'other: ' + ', '.join(said) if said else 'same processor model and versions'}"
-
-
-def _epsilon(files: Mapping[str, bytes], key: str) -> float:
-    meta = parsed(f"runs/{key}/meta.json", files[f"runs/{key}/meta.json"])
-    return float(np.finfo(np.dtype(str(meta["dtype"]))).eps)
 
 
 def runnable(config: Mapping[str, Any]) -> None:
@@ -194,68 +189,36 @@ def compared(
     # columns that came after the rows were recorded say nothing against them
     if not set(recorded) <= set(again) or not recorded[list(KEYS)].equals(again[list(KEYS)]):
         words = "columns or runs are not those of the recorded rows"
-        return [_outside(key, recorded.iloc[i], words) for i in numbers]
-    names = [str(n) for n in recorded]
+        return [_found(key, recorded.iloc[i], OUTSIDE, words) for i in numbers]
+    return [_found(key, recorded.iloc[i], *_compared(recorded, again, i, epsilon)) for i in numbers]
+
+
+def _compared(recorded: pd.DataFrame, again: pd.DataFrame, i: int, epsilon: float) -> tuple[str, str]:
+    """The outcome of one row, and where it differs in words."""
+    names = [str(n) for n in recorded if n not in ASIDE]
     given = [n for n in names if n in KEYS or n.startswith(("preference_", "ray_"))]
-    measured = [n for n in names if n not in ASIDE and n not in given]
-    return [_compared(key, recorded, again, i, measured, given, epsilon) for i in numbers]
-
-
-def _outside(key: str, row: pd.Series, words: str) -> Found:
-    return Found(key, int(row["run"]), str(row["output"]), OUTSIDE, words)
-
-
-def _compared(
-    key: str,
-    recorded: pd.DataFrame,
-    again: pd.DataFrame,
-    i: int,
-    measured: Sequence[str],
-    given: Sequence[str],
-    epsilon: float,
-) -> Found:
-    """One row."""
     row = recorded.iloc[i]
     now = again.iloc[i]
-    different = [n for n in (*given, *measured) if not _same(row[n], now[n])]
+    different = [n for n in names if row[n] != now[n] and not (pd.isna(row[n]) and pd.isna(now[n]))]
     if not different:
-        return Found(key, int(row["run"]), str(row["output"]), IDENTICAL)
-    seeds = recorded[_alike(recorded, row, given)]
+        return IDENTICAL, ""
+    # of all seeds with the preference and output rule of the row
+    alike = recorded["status"] == "done"
+    for name in given:
+        if name not in ("run", "seed"):
+            alike &= recorded[name] == row[name]
     largest = 0.0
     for name in different:
         if not isinstance(row[name], (int, float, np.number)) or isinstance(row[name], bool):
-            return _outside(key, row, f"{name} was {row[name]} and is {now[name]}")
-        low, high = interval(
-            seeds[name].to_numpy(float), float(row[name]), _rounding(recorded, name, epsilon)
-        )
-        if not low <= float(now[name]) <= high:
-            return _outside(
-                key, row, f"{name} was {row[name]:.6g} and is {now[name]:.6g}, not in {low:.6g} to {high:.6g}"
-            )
-        largest = max(largest, abs(float(now[name]) - float(row[name])) / max(abs(float(row[name])), 1e-300))
-    words = f"{len(different)} values differ, by {largest:.1e} of their size at most"
-    return Found(key, int(row["run"]), str(row["output"]), INSIDE, words)
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Equal, or both missing."""
-    return bool(one == other) or bool(pd.isna(one) and pd.isna(other))
-
-
-def _alike(recorded: pd.DataFrame, row: pd.Series, given: Sequence[str]) -> pd.Series:
-    """Rows of all seeds with the preference and output rule of a row; of finished runs."""
-    same = recorded["status"] == "done"
-    for name in given:
-        if name not in ("run", "seed"):
-            same &= recorded[name] == row[name]
-    return same
-
-
-def _rounding(recorded: pd.DataFrame, name: str, epsilon: float) -> float:
-    """How far rounding alone may move a value of a column."""
-    values = recorded[name].to_numpy(float)
-    finite = np.abs(values[np.isfinite(values)])
-    return math.sqrt(epsilon) * float(finite.max(initial=0.0))
+            return OUTSIDE, f"{name} was {row[name]} and is {now[name]}"
+        was, value = float(row[name]), float(now[name])
+        column = recorded[name].to_numpy(float)
+        rounding = math.sqrt(epsilon) * float(np.abs(column[np.isfinite(column)]).max(initial=0.0))
+        low, high = interval(column[alike.to_numpy()], was, rounding)
+        if not low <= value <= high:
+            return OUTSIDE, f"{name} was {was:.6g} and is {value:.6g}, not in {low:.6g} to {high:.6g}"
+        largest = max(largest, abs(value - was) / max(abs(was), 1e-300))
+    return INSIDE, f"{len(different)} values differ, by {largest:.1e} of their size at most"
 
 
 def interval(seeds: np.ndarray, value: float, rounding: float) -> tuple[float, float]:

@@ -102,25 +102,17 @@ def _found(module: str) -> bool:
 
 
 def optional() -> Iterator[Line]:
-    """Launchers (joblib, submitit) and learn2learn"""
+    """Launchers (joblib, submitit), Slurm, learn2learn; W&B: whether a key was found (it is never shown)"""
+    from mobench.jobs.wandb_log import has_key
+
     for name, (modules, use, command) in OPTIONAL.items():
         lacking = [module for module in modules if not _found(module)]
         yield Line(name, MISSING, f"{use} needs it: `{command}`") if lacking else Line(name, OK, f"for {use}")
-
-
-def wandb() -> Iterator[Line]:
-    """W&B: whether a key was found (it is never shown)"""
-    from mobench.jobs.wandb_log import has_key
-
     if has_key():
         yield Line("W&B", OK, "API key configured: logger=auto logs to W&B")
     else:
         text = "no API key, so logger=auto logs locally: `wandb login`, or logger=wandb, which logs offline"
         yield Line("W&B", MISSING, text)
-
-
-def slurm() -> Iterator[Line]:
-    """Slurm: whether its commands are there"""
     if shutil.which("sbatch") is None:
         yield Line("slurm", MISSING, "no sbatch on the PATH: hardware=slurm needs Slurm's commands")
     else:
@@ -132,6 +124,7 @@ def slurm() -> Iterator[Line]:
 
 def data() -> Iterator[Line]:
     """Data sets, present or not"""
+    from mobench.data import celeba, river_flow, speech
     from mobench.data.images import (
         EMBEDDED,
         OFFICIAL,
@@ -150,65 +143,33 @@ def data() -> Iterator[Line]:
     # every set has a folder of its own; torchvision knows their files, but takes seconds to import
     empty = not any(path.is_dir() for path in root.glob("*"))
     for name in OFFICIAL:
-        missing = None if empty else missing_files(name, root)
+        missing = ["file"] if empty else missing_files(name, root)
         folder = root if empty else folder_of(name, root)
         part = f", {SUBSET}" if name == "cifar10" and folder.name == name else ""
         option = "problem=federated problem.data=cifar10" if name == "cifar10" else f"data={name}"
-        yield _set(name, folder, missing, option, part, f"mobench data {name}")
-    folder, missing, part = (root, None, "") if empty else _cifar100(root)
+        yield _set(name, folder, missing, f"{option} needs it: `mobench data {name}`", part)
+    folder, missing, part = (root, ["file"], "") if empty else _cifar100(root)
     code = f"from torchvision.datasets import CIFAR100; CIFAR100({json.dumps(str(root))}, download=True)"
-    yield _set(
-        "cifar100", folder, missing, "problem=few_shot data=cifar100", part, f"python -c {shlex.quote(code)}"
-    )
-    yield from _own_files(root)
-
-
-def _set(name: str, folder: Path, missing: list[str] | None, option: str, part: str, command: str) -> Line:
-    """missing: files that are; None: all of them."""
-    if missing == []:
-        return Line(name, OK, f"in {folder}{part}; `mobench data --list` also checks file contents")
-    more = f" and {len(missing) - 1} more" if missing and len(missing) > 1 else ""
-    lost = f"no {missing[0]}{more}" if missing else "no file"
-    return Line(name, MISSING, f"{lost} in {folder}; {option} needs it: `{command}`, or MOBENCH_DATA=DIR")
-
-
-def _own_files(root: Path) -> Iterator[Line]:
-    """Sets that nothing here downloads."""
-    from mobench.data import celeba, river_flow, speech
-
+    how = f"problem=few_shot data=cifar100 needs it: `python -c {shlex.quote(code)}`"
+    yield _set("cifar100", folder, missing, how, part)
     path = river_flow.found_file(root)
-    where = root / river_flow.FOLDER
-    if path is not None:
-        yield Line("rf1", OK, f"in {path.parent}; its content is checked on loading")
-    else:
-        use = (
-            "problem=river_flow data=rf1 needs it: copy it there, or MOBENCH_DATA=DIR; "
-            "problem.data=generated works without it"
-        )
-        yield Line("rf1", MISSING, f"no {river_flow.FILE} in {where}; {use}")
-    lost = celeba.missing_files(root)
-    where = root / celeba.FOLDER
-    if not lost:
-        yield Line("celeba", OK, f"in {where}; its content is checked on loading")
-    else:
-        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
-        use = (
-            "problem=face_attributes data=celeba needs it: unpack the official files there, "
-            "or MOBENCH_DATA=DIR; "
-        )
-        use += "problem.data=celeba_synth works without it"
-        yield Line("celeba", MISSING, f"no {lost[0]}{more} in {where}; {use}")
+    where = root / river_flow.FOLDER if path is None else path.parent
+    lost = [river_flow.FILE] if path is None else []
+    yield _set("rf1", where, lost, "problem=river_flow data=rf1 needs it: copy it there", "", "generated")
+    how = "problem=face_attributes data=celeba needs it: unpack the official files there"
+    yield _set("celeba", root / celeba.FOLDER, celeba.missing_files(root), how, "", "celeba_synth")
     for option, name in (("speech_small", "small"), ("librispeech_aishell", "librispeech_aishell")):
-        lost = speech.missing_files(name, root)
-        if not lost:
-            yield Line(option, OK, f"in {root}; its content is checked on loading")
-            continue
-        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
-        use = (
-            f"problem=speech data={option} needs it: unpack it there, or MOBENCH_DATA=DIR; "
-            "problem.data=generated works without it"
-        )
-        yield Line(option, MISSING, f"no {lost[0]}{more} in {root}; {use}")
+        how = f"problem=speech data={option} needs it: unpack it there"
+        yield _set(option, root, speech.missing_files(name, root), how, "", "generated")
+
+
+def _set(name: str, folder: Path, missing: list[str], how: str, part: str = "", without: str = "") -> Line:
+    """The line of a set. how: who needs it, and where it comes from; without: data that serve instead."""
+    if not missing:
+        return Line(name, OK, f"in {folder}{part}; `mobench data --list` also checks file contents")
+    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    instead = f"; problem.data={without} works without it" if without else ""
+    return Line(name, MISSING, f"no {missing[0]}{more} in {folder}; {how}, or MOBENCH_DATA=DIR{instead}")
 
 
 def _cifar100(root: Path) -> tuple[Path, list[str], str]:
@@ -223,9 +184,8 @@ def _cifar100(root: Path) -> tuple[Path, list[str], str]:
     if not folder.is_dir() and (root / MOSAIC_FOLDER).is_dir():
         folder = root / MOSAIC_FOLDER
         part = f", {SUBSET}"
-        files = [f"{split}_{k:02d}.webp" for split, count in MOSAICS.items() for k in range(count)] + [
-            MOSAIC_LABELS
-        ]
+        files = [f"{split}_{k:02d}.webp" for split, count in MOSAICS.items() for k in range(count)]
+        files.append(MOSAIC_LABELS)
     return folder, [file for file in files if not (folder / file).is_file()], part
 
 
@@ -288,8 +248,6 @@ CHECKS: tuple[Check, ...] = (
     optional,
     outputs,
     data,
-    wandb,
-    slurm,
 )
 
 

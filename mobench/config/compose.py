@@ -222,7 +222,7 @@ def _experiment(arguments: Sequence[str]) -> list[str]:
     return out
 
 
-def _plain(config: DictConfig, ready: Mapping[str, Any], hydra: DictConfig) -> dict[str, Any]:
+def _plain(config: DictConfig, hydra: DictConfig) -> dict[str, Any]:
     launcher = str(hydra.runtime.choices.get("hydra/launcher"))
     if hydra.mode is RunMode.MULTIRUN and launcher == "basic":
         raise ConfigError(
@@ -233,6 +233,6 @@ def _plain(config: DictConfig, ready: Mapping[str, Any], hydra: DictConfig) -> d
             f"This job would be sent to Hydra's launcher {launcher}, but run() works in this process; "
             "use `mobench` in a shell."
         )
-    plain = schema.plain(config, ready)
+    plain = schema.plain(config)
     conveniences.check_single(plain)
     return plain

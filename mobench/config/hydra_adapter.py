@@ -16,10 +16,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import json
 import os
-import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -38,7 +36,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, OverrideType, ValueType
+from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
 from hydra.errors import ConfigCompositionException, SearchPathException
 from hydra.plugins.config_source import ConfigResult
@@ -86,40 +84,16 @@ class Base:
     """What the files of a choice compose: with Hydra's own node, and without it.
 
     Attributes:
-        plain: the values of `job` by their keys at the top, without those that hold interpolations or none.
         stamps: times and sizes of the files that were read, and of all folders that hold others.
     """
 
     whole: DictConfig
     job: DictConfig
-    plain: dict[str, Any]
     stamps: dict[str, Stamp]
 
     def is_fresh(self) -> bool:
         """Returns whether the files would be read as they were: none has changed, come or gone."""
         return all(_stamp(path) == stamp for path, stamp in self.stamps.items())
-
-    def new_job(self, touched: Collection[str]) -> tuple[DictConfig, dict[str, Any]]:
-        """Returns a configuration without Hydra's node, some of whose keys at the top may be set, and a copy
-        of the plain values of all other keys.
-
-        Copies cost a hundredth of a millisecond for each value, so it shares the values of these keys.
-        """
-        found: DictConfig = object.__new__(DictConfig)  # OmegaConf's own copy copies all values
-        content = dict(self.job._content)  # type: ignore[arg-type]
-        found.__dict__.update(self.job.__dict__, _content=content, _metadata=copy.copy(self.job._metadata))
-        for key in (content.keys() - self.plain.keys()) | (content.keys() & set(touched)):
-            content[key] = copy.deepcopy(content[key])
-            content[key]._set_parent(found)
-        known = {key: value for key, value in self.plain.items() if key not in touched}
-        return found, _copied(known)
-
-
-def _copied(value: Any) -> Any:
-    """Returns a copy of dictionaries and lists of constants; deepcopy takes ten times as long."""
-    if isinstance(value, dict):
-        return {key: _copied(inner) for key, inner in value.items()}
-    return [_copied(inner) for inner in value] if isinstance(value, list) else value
 
 
 Stamp = tuple[int, int] | None
@@ -220,17 +194,12 @@ class Loader(ConfigLoaderImpl):
         OmegaConf.copy_cache(from_config=master_config, to_config=config)
         return config
 
-    def job(
-        self, config_name: str, overrides: Sequence[str]
-    ) -> tuple[DictConfig, dict[str, Any], DictConfig]:
-        """Returns the configuration of one job, the plain values of keys at its top that need not be
-        resolved, and Hydra's own node of its files, to be read only.
-        """
-        parsed = _with_own_problem(parsed_overrides(overrides))
-        base, values = self._base(config_name, parsed, RunMode.RUN)
-        config, known = base.new_job([override.key_or_group.partition(".")[0] for override in values])
+    def job(self, config_name: str, overrides: Sequence[str]) -> tuple[DictConfig, DictConfig]:
+        """Returns the configuration of one job, and Hydra's own node of its files, to be read only."""
+        base, values = self._base(config_name, _with_own_problem(parsed_overrides(overrides)), RunMode.RUN)
+        config = copy.deepcopy(base.job)
         _set_values(config, values)
-        return config, known, base.whole.hydra
+        return config, base.whole.hydra
 
     def _base(
         self,
@@ -256,10 +225,7 @@ class Loader(ConfigLoaderImpl):
             del job["hydra"]
         if len(_COMPOSED) >= MANY:
             _COMPOSED.clear()
-        content = OmegaConf.to_container(job)
-        assert isinstance(content, dict)
-        plain = {str(k): v for k, v in content.items() if "${" not in str(v) and "???" not in str(v)}
-        _COMPOSED[key] = Base(whole, job, plain, stamps | self.copied.read)
+        _COMPOSED[key] = Base(whole, job, stamps | self.copied.read)
         return _COMPOSED[key], values
 
     def _is_value(self, override: Override) -> bool:
@@ -324,42 +290,7 @@ def parsed_overrides(overrides: Sequence[str]) -> list[Override]:
 
 @functools.lru_cache(maxsize=4096)  # reading one takes a millisecond
 def _parsed(override: str) -> Override:
-    return _literal(override) or OverridesParser.create().parse_overrides([override])[0]
-
-
-_LITERAL = re.compile(r"(\+{0,2})([A-Za-z_]\w*(?:[./][A-Za-z_]\w*)*)=([\[{][\w\[\]{}:,./+ -]*)")
-_TOKEN = re.compile(r"[\w./+-]+", re.ASCII)
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_WORD = re.compile(r"[A-Za-z_][\w./-]*")
-_KINDS = {"": OverrideType.CHANGE, "+": OverrideType.ADD, "++": OverrideType.FORCE_ADD}
-
-
-def _literal(override: str) -> Override | None:
-    """Returns an override whose value is a list or a mapping of plain words and numbers, as Hydra's grammar
-    reads it; None for any other. The grammar takes a millisecond for every twenty numbers.
-    """
-    match = _LITERAL.fullmatch(override)
-    if match is None:
-        return None
-    try:
-        value = json.loads(_TOKEN.sub(_as_json, match[3]))
-    except ValueError:
-        return None
-    return Override(_KINDS[match[1]], match[2], ValueType.ELEMENT, value, input_line=override)
-
-
-def _as_json(token: re.Match[str]) -> str:
-    """Returns a number, null, true or false as it is, and any other word as text.
-
-    Raises:
-        ValueError: Hydra's grammar takes it for something else than text.
-    """
-    word = token[0]
-    if _NUMBER.fullmatch(word) or word in ("null", "true", "false"):
-        return word
-    if _WORD.fullmatch(word) is None or word.lower() in ("null", "true", "false", "inf", "nan"):
-        raise ValueError(word)
-    return f'"{word}"'
+    return OverridesParser.create().parse_overrides([override])[0]
 
 
 def loader(folder: str) -> Loader:

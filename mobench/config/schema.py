@@ -11,7 +11,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -209,23 +208,14 @@ def choices(group: str, *extra: Path, alone: bool = False) -> list[str]:
     return sorted(found)
 
 
-def _resolved(value: Any) -> Any:
-    if OmegaConf.is_config(value):
-        return OmegaConf.to_container(value, resolve=True, throw_on_missing=True)
-    return value
-
-
-def plain(cfg: DictConfig, ready: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+def plain(cfg: DictConfig) -> dict[str, Any]:
     """Returns the resolved configuration, without Hydra's own node, as nested dicts and lists.
-
-    Args:
-        ready: values of keys at the top that are plain already.
 
     Raises:
         ConfigError: an interpolation that cannot be resolved, or a key that is missing or unknown.
     """
     try:
-        out = {str(key): ready[str(key)] if key in ready else _resolved(cfg[key]) for key in cfg}
+        out: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise ConfigError(f"The configuration cannot be resolved: {error}") from error
     keys = [f.name for f in dataclasses.fields(Root)]

@@ -27,11 +27,9 @@ class Output(ABC):
 
     Attributes:
         passes: how often the rule has to see the trajectory.
-        grows: names of tensors (R, n, ...) of the state, all of one n, that grow with the steps.
     """
 
     passes: ClassVar[int] = 1
-    grows: ClassVar[tuple[str, ...]] = ()
 
     def init(self, theta: Float[Tensor, "R P"], M: int) -> State:
         """State before the first step."""
@@ -50,10 +48,6 @@ class Output(ABC):
 
         They are part of checkpoints.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not use a second pass")
-
-    def blank(self, theta: Float[Tensor, "R P"], steps: int) -> State:
-        """Returns zeros of the form that `carried` has."""
         raise NotImplementedError(f"{type(self).__name__} does not use a second pass")
 
     def later(self, carried: State) -> Output:
@@ -137,7 +131,6 @@ class Adaptive(Output):
     turn the average into the last iterate.
     """
 
-    grows = ("F", "theta", "gamma", "alive")
     capacity = 8
 
     def __init__(self, weak_ties: bool = False) -> None:
@@ -206,7 +199,6 @@ class AdaptiveTwoPass(Output):
     """
 
     passes: ClassVar[int] = 2
-    grows = ("F",)
 
     def __init__(self, weak_ties: bool = False) -> None:
         self.weak_ties = weak_ties
@@ -229,9 +221,6 @@ class AdaptiveTwoPass(Output):
 
     def carried(self, state: State, steps: int) -> State:
         return {"gamma": self.gamma(state, steps)}
-
-    def blank(self, theta: Float[Tensor, "R P"], steps: int) -> State:
-        return {"gamma": theta.new_zeros(len(theta), steps, dtype=torch.float64)}
 
     def later(self, carried: State) -> Output:
         return WeightedSum(carried["gamma"])

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
@@ -31,7 +32,7 @@ from mobench.errors import CompatibilityError, ConfigError, Interrupted
 from mobench.jobs import checkpoints
 from mobench.jobs.alike import Alike, alike
 from mobench.jobs.job import Job
-from mobench.jobs.record import Growing, Recorder, columns, weighed
+from mobench.jobs.record import Recorder, columns, weighed
 from mobench.jobs.rehearsal import rehearse
 from mobench.jobs.steps import Steps
 from mobench.jobs.store import JobFolder
@@ -89,6 +90,7 @@ class Training:
         resumed: whether this process continues from a checkpoint.
         laps: of recording, since the last look at the clock.
         graph: whether steps are replayed as CUDA graphs, see `mobench.jobs.steps`.
+        form: of the state before the first step, see `mobench.jobs.checkpoints`.
     """
 
     job: Job
@@ -104,16 +106,16 @@ class Training:
     taken: int = 0
     resumed: bool = False
     graph: str = ""
+    form: dict[str, str] = field(default_factory=dict)
     laps: gpu.Laps = field(init=False)
     watched: Watched | None = field(init=False)
     keeping: Keeping | None = field(init=False)
     stepper: Stepper | None = field(init=False)  # of the user's own optimizer
     alike: Alike | None = field(init=False)  # runs that stand for all, where some are equal
-    shown: Growing = field(init=False)  # the history as a stop rule sees it
+    shown: pd.DataFrame | None = None  # the history as a stop rule sees it
 
     def __post_init__(self) -> None:
         self.laps = gpu.Laps(self.job.device)
-        self.shown = Growing(self.recorder)
         self.watched = None
         problem = self.job.problem
         # asked once: a protocol is slow
@@ -245,7 +247,10 @@ class Training:
             problem.callback(t, self.recorder.last(self.job))
         if problem.stop is None or t == self.job.steps:
             return
-        found = np.asarray(problem.stop(self.shown.frame(self.job)))
+        seen = 0 if self.shown is None else self.shown["step"].nunique()
+        parts = [self.shown, self.recorder.since(seen).frame(self.job)]
+        self.shown = pd.concat([part for part in parts if part is not None], ignore_index=True)
+        found = np.asarray(problem.stop(self.shown.copy()))
         if found.shape != (len(self.job.runs),) or found.dtype != bool:
             raise ConfigError(
                 f"stop returned {found.dtype} of shape {found.shape}; expected {len(self.job.runs)} "
@@ -300,7 +305,7 @@ class Training:
     def payload(self) -> dict[str, Any]:
         """What a checkpoint holds."""
         return {
-            **checkpoints.origin(self.job),
+            **checkpoints.origin(self),
             "state": self.state,
             "pass": self.number,
             "carried": self.carried,
@@ -382,6 +387,7 @@ def _begun(job: Job, folder: JobFolder, title: str, anew: bool) -> Training:
     folder.remove_checkpoints()
     folder.write_config(job.config.plain)
     training.begin_pass()
+    training.form = checkpoints.form(training.state)
     return training
 
 

@@ -27,7 +27,6 @@ from mobench.config.schema import choices, conf_dir
 from mobench.errors import ConfigError, StoreError, suggest
 from mobench.jobs.store import JobFolder
 from mobench.system.files import read_csv
-from mobench.system.forms import read_json
 from mobench.system.paths import outputs_root, results_root
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
 PARTS = ("problem", "algorithm", "oracle")
 NOT_SETTINGS = ("versions", "preferences", "seeds", "device")  # rows have them, or nobody sets them
+LISTED = (*PARTS, "constraint", "space", "record", "dtype", "vary")  # what `runs` tells jobs apart by
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,37 @@ def rows(*query: str, kept: bool = False) -> pd.DataFrame:
     return found.sort_values("job", kind="stable", ignore_index=True)
 
 
+def runs() -> pd.DataFrame:
+    """All runs in outputs/runs, or $MOBENCH_OUTPUTS/runs, the latest first, a row each: name (for `load`),
+    status, problem, algorithm, oracle, steps, seeds, modified, and every setting that differs between them,
+    such as algorithm.step_size (None where a run has no such setting). Folders that cannot be read are left
+    out.
+    """
+    import pandas as pd
+
+    lines = []
+    settings: list[dict[str, Any]] = []
+    for folder in folders(outputs_root()):
+        try:
+            modified = (folder.path / "status.json").stat().st_mtime
+            known = folder.settings()
+            line: dict[str, Any] = {"name": folder.key, "status": folder.said()["status"]}
+            line |= {part: known[part]["class"].rpartition(".")[2] for part in PARTS}
+            line |= {"steps": known["steps"], "seeds": list(known["seeds"]), "modified": modified}
+            flat = dict(_flat({key: known[key] for key in LISTED if known.get(key)}))
+        # of another program, or just begun
+        except (StoreError, OSError, KeyError, TypeError, AttributeError):
+            continue
+        lines.append(line)
+        settings.append(flat)
+    table = pd.DataFrame(lines, columns=["name", "status", *PARTS, "steps", "seeds", "modified"])
+    table["modified"] = pd.to_datetime(table["modified"], unit="s")
+    for name in dict.fromkeys(name for each in settings for name in each):
+        if len({repr(each[name]) for each in settings if name in each}) > 1:
+            table[name] = pd.Series([each.get(name) for each in settings], dtype=object)
+    return table.sort_values("modified", ascending=False, ignore_index=True)
+
+
 def _read(folders: Sequence[JobFolder]) -> Iterator[tuple[list[int], pd.DataFrame]]:
     """Reads final rows, those of all files with the same columns as one table: each alone takes ten times as
     long. Yields tables, and by row which of the folders it is from.
@@ -181,7 +212,7 @@ def _settings(folder: JobFolder) -> dict[str, Any]:
     problem, _, rest = folder.key.partition("-")
     found: dict[str, Any] = {"job": folder.key, "problem": problem, "algorithm": rest.rpartition("-")[0]}
     try:
-        identity = _identity(folder)
+        identity = folder.settings()
         flat = dict(_flat(identity))
         parts = {part: _name(part, identity[part]) for part in PARTS}
     except (FileNotFoundError, StoreError, KeyError, TypeError, AttributeError):
@@ -191,21 +222,9 @@ def _settings(folder: JobFolder) -> dict[str, Any]:
     return found | named | flat
 
 
-def _identity(folder: JobFolder) -> dict[str, Any]:
-    try:
-        identity: dict[str, Any] = read_json(folder.path / "meta.json")["identity"]
-    except FileNotFoundError:
-        config = folder.config()
-        identity = {key: config[key] for key in (*PARTS, "steps", "dtype") if key in config}
-        for part in PARTS:
-            target = str(identity[part].pop("_target_"))
-            identity[part]["class"] = target.rpartition(".")[2]
-    return identity
-
-
 def _flat(node: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in node.items():
-        if key in NOT_SETTINGS or key == "class":
+        if key in NOT_SETTINGS or key in ("class", "_target_"):
             continue
         if isinstance(value, dict):
             yield from _flat(value, f"{where}{key}.")

@@ -156,8 +156,8 @@ class Composer:
         key = tuple(overrides)
         if key not in self._plain:
             every = [*self.config.hydra.overrides.hydra, *overrides]
-            config, ready, _ = self.loader.job(self.config.hydra.job.config_name, every)
-            self._plain[key] = plain(config, ready)
+            config, _ = self.loader.job(self.config.hydra.job.config_name, every)
+            self._plain[key] = plain(config)
         return self._plain[key]
 
 
