@@ -57,9 +57,9 @@ def full_length(a: Artifact) -> None:
     for key, jobs in draw(a).items():
         with pictures_of(a, key):
             for name, job in jobs.items():
-                words = {"key": key, "variant": name, "what": VARIANTS[name][0], "name": SETS[key]}
+                words = {"key": key, "name": SETS[key]}
                 points = {measure: only_passed(job, points_of(job, measure)) for measure in MEASURES}
-                a.check("{key}-{variant}-points", at_published(points, SETS[key]), **words)
+                a.check(f"{{key}}-{name}-points", at_published(points, SETS[key]), **words)
                 falls, rises = (
                     dict(zip(NAMED, finite_mean(ends(job)[..., m], 1), strict=True)) for m in (0, 1)
                 )
@@ -68,7 +68,7 @@ def full_length(a: Artifact) -> None:
                     Ordered(falls, falling=True, of=f"{of} 1", digits=".3f"),
                     Ordered(rises, of=f"{of} 2", digits=".3f"),
                 )
-                a.check("{key}-{variant}-ordered", order, **words)
+                a.check(f"{{key}}-{name}-ordered", order, **words)
 
 
 def draw(a: Artifact) -> dict[str, dict[str, JobRows]]:
