@@ -38,9 +38,9 @@ from .images import (
 NAMED = tuple(f"{degrees:g}°" for degrees in ANGLES)
 VARIANTS = {  # name of a job, label and marker
     "printed": ("Algorithm 3, printed gamma", "o"),
-    "tenth": ("Algorithm 3, a tenth", "s"),
-    "hundredth": ("Algorithm 3, a hundredth", "^"),
-    "normalized": ("a tenth, weights normalized", "v"),
+    "tenth": ("Algorithm 3, gamma / 10", "s"),
+    "hundredth": ("Algorithm 3, gamma / 100", "^"),
+    "normalized": ("gamma / 10, weights normalized", "v"),
     "script": ("public image script", "D"),
 }
 
