@@ -91,8 +91,8 @@ def papers_markdown(site: Site) -> str:
     kept = ", ".join(scales_of(site.kept)) or "–"
     lines = [
         (
-            f"| paper | artifacts | `make reproduce` ({scales} scale) | kept rows ({kept} scale) "
-            "| verdicts, each claim once | own checks | command |"
+            f"| paper | artifacts | verdicts, each claim once | `make reproduce` ({scales} scale) "
+            f"| kept rows ({kept} scale) | own checks | command |"
         ),
         "| --- | ---: | --- | --- | --- | --- | --- |",
     ]
@@ -108,7 +108,7 @@ def papers_markdown(site: Site) -> str:
     ) -> str:
         drawn = sum(e.built for e in entries)
         of = f"{drawn}" if drawn == known else f"{drawn} of {known}"
-        cells = [cell(count(entries)), cell(count(own)), cell(tally(best))]
+        cells = [cell(tally(best)), cell(count(entries)), cell(count(own))]
         cells.append(own_checks(tally(checks, CHECKS)))
         return f"| {name} | {of} | {' | '.join(cells)} | {code(command)} |"
 
