@@ -554,17 +554,17 @@ def test_table_of_papers(outputs: Path) -> None:
     checks = [claim("a", "check passed"), claim("b", "check failed"), claim("c", "check passed")]
     artifact(outputs / KEPT, "ferero/fig2", [claim("c1", "partial"), *checks], scale="paper")
     lines = papers_markdown(artifacts(outputs, ["ferero/never_drawn"])).splitlines()
-    assert "`make reproduce` (laptop scale) | kept rows (paper scale)" in lines[0]
+    assert "each claim once | `make reproduce` (laptop scale) | kept rows (paper scale)" in lines[0]
     all_four = "✓&nbsp;3 ◐&nbsp;1 ✗&nbsp;1 ○&nbsp;1"
     once = "✓&nbsp;3 ◐&nbsp;2 ✗&nbsp;1 ○&nbsp;1"
     assert (
         lines[2]
-        == f"| [FERERO](docs/results/ferero.md) | 3 of 4 | {all_four} | ◐&nbsp;1 | {once} | 3 passed, "
+        == f"| [FERERO](docs/results/ferero.md) | 3 of 4 | {once} | {all_four} | ◐&nbsp;1 | 3 passed, "
         "2 failed | `mobench +experiment=ferero/all` |"
     )
     total = next(line for line in lines if line.startswith("| **all** | "))
     once = "✓&nbsp;4 ◐&nbsp;2 ✗&nbsp;1 ○&nbsp;1"
-    counts = f"✓&nbsp;4 ◐&nbsp;1 ✗&nbsp;1 ○&nbsp;1 | ◐&nbsp;1 | {once}"
+    counts = f"{once} | ✓&nbsp;4 ◐&nbsp;1 ✗&nbsp;1 ○&nbsp;1 | ◐&nbsp;1"
     assert total.endswith(f" | {counts} | 3 passed, 2 failed | `make reproduce` |")
 
 

@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 from collections import Counter
+from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,17 +29,41 @@ WITHOUT_JOBS = ("ferero/fig1", "ferero/fig2", "mobl/fig3")
 KEPT = ("csmoo/fig38", "ferero/table3", "mlm_cmoo/fig1c", "mobl/fig12", "omd_tch/fig3a")
 
 
+def texts(fig: Any) -> Iterator[Any]:
+    """Yields all texts that are visible, tick labels outside of the limits left out."""
+    hidden = set()
+    for ax in fig.axes:
+        for axis in (ax.xaxis, ax.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            slack = 1e-6 * (high - low)
+            for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):
+                if not low - slack <= tick.get_loc() <= high + slack or not (ax.axison and ax.get_visible()):
+                    hidden |= {tick.label1, tick.label2}
+            if not (ax.axison and ax.get_visible()):
+                hidden.add(axis.label)
+    for text in fig.findobj(mpl.text.Text):
+        if text.get_visible() and text.get_text().strip() and text not in hidden:
+            yield text
+
+
 def defects(fig: Any) -> list[str]:
-    """Returns what a figure editor would send back: width, small letters, no legend."""
+    """Returns what a figure editor would send back: width, small letters, no legend, texts on one another."""
     found = []
-    width = fig.get_tightbbox().width
-    if width + 2 * plt.rcParams["savefig.pad_inches"] > style.WIDTH + 0.02:
-        found.append(f"{width:.2f} in wide, at most {style.WIDTH:g}")
-    shown = [t for t in fig.findobj(mpl.text.Text) if t.get_visible() and t.get_text().strip()]
+    box = fig.get_tightbbox()
+    if box.width + 2 * plt.rcParams["savefig.pad_inches"] > style.WIDTH + 0.02:
+        found.append(f"{box.width:.2f} in wide, at most {style.WIDTH:g}")
+    shown = list(texts(fig))
     small = Counter(t.get_fontsize() for t in shown if t.get_fontsize() < style.SMALLEST - 1e-6)
     found += [f"{n} texts of {size:g} pt, at least {style.SMALLEST:g}" for size, n in small.items()]
     if not (fig.legends or any(ax.get_legend() for ax in fig.axes)):
         found += [f"panel {i}: no legend" for i, ax in enumerate(fig.axes) if _needs_legend(ax)]
+    boxes = [(t, t.get_window_extent()) for t in shown if t.get_rotation() % 90 == 0]
+    for (one, a), (other, b) in combinations(boxes, 2):
+        across = min(a.x1, b.x1) - max(a.x0, b.x0)
+        along = min(a.y1, b.y1) - max(a.y0, b.y0)
+        pixel = fig.dpi / 72.0
+        if across > 0.75 * pixel and along > 2.0 * pixel:
+            found.append(f"{one.get_text()!r} overlaps {other.get_text()!r}")
     return found
 
 
@@ -120,7 +146,10 @@ def test_a_wide_figure_with_small_letters_is_mended() -> None:
         ax.plot([0, 1], label="one")
         ax.plot([1, 0], label="other")
     right.text(0.5, 0.5, "small", fontsize=5)
-    assert all(said in " ".join(defects(fig)) for said in ("at most 7", "5 pt", "panel 1: no legend"))
+    right.text(0.5, 0.5, "on that")
+    before = " ".join(defects(fig))
+    assert all(said in before for said in ("at most 7", "5 pt", "panel 1: no legend", "'small' overlaps"))
+    right.texts[1].remove()
     left.set_title("a title that is much longer than the panel at which it stands, as titles become")
     left.legend()
     box = style.finish(fig, "Data: made up. Laptop scale.")
