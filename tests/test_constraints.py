@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -14,12 +13,9 @@ from mobench.constraints import LossCap, LossRatio, WeightBall
 from mobench.core import Point, Runs, loop
 from mobench.core.oracle import Oracle
 from mobench.errors import CompatibilityError, ConfigError
-from mobench.jobs.build import make_job
-from mobench.jobs.job import identity
 from mobench.oracles import EMA, Epochs, Exact, LocalSteps
 from mobench.problems import BallAndHalfSpace, HalfPlane, LeastSquares
 from tests.conftest import Run
-from tests.test_runner import composed
 
 F64 = torch.float64
 EVEN = torch.tensor([[0.5, 0.5]], dtype=F64)
@@ -147,27 +143,6 @@ def test_the_group_on_the_command_line(mobench: Run) -> None:
     )
     assert mobench(*free, "algorithm=ls", "constraint.value=null").code == 0
     mobench(*quick, "algorithm=csmoo2", "constraint=3").refused("loss_cap", "loss_ratio", "weight_ball")
-
-
-def test_identity_names_a_constraint_only_where_there_is_one() -> None:
-    plain = identity(make_job(composed("problem=least_squares", "algorithm=csmoo2")))
-    assert "constraint" not in plain
-    assert "space" not in plain
-    capped = [
-        identity(
-            make_job(
-                composed(
-                    "problem=least_squares",
-                    "algorithm=csmoo2",
-                    "constraint=loss_cap",
-                    f"constraint.value={v}",
-                ),
-            )
-        )
-        for v in (1.0, 2.0)
-    ]
-    assert len({json.dumps(found) for found in [plain, *capped]}) == 3
-    assert capped[0]["versions"]["constraint"] == 1
 
 
 def test_toys_have_their_closed_forms() -> None:

@@ -417,6 +417,16 @@ def test_last_and_mean() -> None:
 # the loop
 
 
+@pytest.mark.parametrize("step_size", [10.0, 1e-3], ids=["infinite", "finite"])
+def test_an_iterate_that_overflows_is_frozen_at_its_last_value(step_size: float) -> None:
+    """Also where it is finite, but its squares are not."""
+    runs = runs_of(VLMOP, 3, 1)
+    oracle = Faulty(Exact(VLMOP, runs), "overflow", 1, 4)
+    state, path = advance(LS(step_size=step_size), VLMOP, oracle, runs, 8)
+    assert state["alive"].tolist() == [True, False, True]
+    assert torch.equal(path[1, 4:], path[1, 4:5].expand(5, -1))
+
+
 def test_a_run_that_rests_does_not_wake_up() -> None:
     """One bad batch: `alive` says that the run ended there,
     so it must not go on with what is left of its state.

@@ -182,14 +182,6 @@ def test_coefficients_of_their_own_and_other_schedules(name: str) -> None:
         agrees(path, r, expected, 1e-9)
 
 
-def test_a_long_path() -> None:
-    runs, theta = gaussian_runs(2, [(1.0, 0, 0.5)])
-    oracle, inputs = gaussian_pair(ConstrainedGaussian(), runs, theta, 1, 200)
-    path = follow(oracle, CSMOO2(), theta, runs, 200)
-    expected = reference.csmoo2(*inputs(0), **scalarisation(runs, 0, 2), steps=200, tau=0.08, beta=5.0)
-    agrees(path, 0, expected, 1e-9)
-
-
 @pytest.mark.parametrize("M", [2, 3])
 @pytest.mark.parametrize("variant", ["sgd", "prox"])
 def test_penalty_path_on_the_noisy_variable(variant: str, M: int) -> None:

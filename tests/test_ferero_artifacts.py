@@ -317,19 +317,6 @@ def networks() -> pd.DataFrame:
     return read_csv(witnesses.table(), comment="#")
 
 
-def test_the_networks_tell_the_recipe(networks: pd.DataFrame) -> None:
-    chosen, *others = positions.fitting(networks)
-    assert chosen == positions.CHOSEN
-    assert len(others) == len(set(others))
-    for recipe in (positions.Recipe(a=(2, 4)), positions.Recipe(b=(4, 8)), positions.Recipe(join="maximum")):
-        assert not all(positions.fits(networks, key, recipe).holds for key in images.SETS), recipe
-    for impossible in (positions.Recipe(a=(0, 3)), positions.Recipe(b=(6, 8)), positions.Recipe(a=(3, 4))):
-        assert positions.likelihood(networks, impossible) == -np.inf
-    a = artifact({}, name="positions", scale="laptop")
-    positions.judge_range(a, networks)
-    assert verdicts(a) == {"range": "check passed"}
-
-
 def test_other_losses_would_tell_another_recipe(networks: pd.DataFrame) -> None:
     """The check can fail: if the networks were worse where item 1 is nearest to item 2."""
     same = networks.copy()
@@ -424,28 +411,6 @@ def test_too_few_jobs_for_a_panel_are_said(mobench: Run, name: str, only: str) -
     folder = result.root / "artifacts" / "ferero" / name
     assert images.NOTHING in json.loads((folder / "provenance.json").read_text())["notes"]
     assert json.loads((folder / "claims.json").read_text()) == []
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ((1e-4, 255.0), "2 of 3 runs diverged (22.5°, 67.5°). With the printed gamma and white at 255"),
-        ((1e-5, 255.0), "2 of 3 runs diverged (22.5°, 67.5°)."),
-        ((1e-4, 3.0), "2 of 3 runs diverged (22.5°, 67.5°)."),
-    ],
-)
-def test_why_runs_on_images_diverged(settings: tuple[float, float], words: str) -> None:
-    """The printed gamma is the cause where it was measured: with white at 255."""
-    weights = from_rays_deg(list(images.ANGLES)).numpy()
-    ray = weights[:, ::-1] / np.linalg.norm(weights, axis=1, keepdims=True)
-    rows = pd.DataFrame({"ray_1": ray[:, 0], "ray_2": ray[:, 1], "status": ["diverged", "done", "diverged"]})
-    config = {"algorithm": {"gamma": settings[0]}, "problem": {"pixels": settings[1]}}
-    panel = images.Panel("mm", {"ferero": job(final=rows, config=config)}, ())
-    said = images.diverged(panel)
-    assert said.startswith(words)
-    assert ("public code" in said) == (settings == (1e-4, 255.0))
-    done = job(final=rows.assign(status="done"), config=config)
-    assert images.diverged(images.Panel("mm", {"ferero": done}, ())) == ""
 
 
 def tuned(gap: list[float], cpc: float) -> Any:

@@ -174,17 +174,6 @@ def test_verdicts_of_table_1(own: Levels, nsga2: Levels, psl: Levels, holds: tup
         assert said[id]["reason"] or said[id]["holds"] is not None
 
 
-def test_table_1_says_where_runs_ended() -> None:
-    nobody = [at(10, *[None] * 4)] * 2
-    said = judged(nobody, nobody, nobody)["reaches"]
-    assert said["measured"] == (
-        "0 of 4 losses reached by all seeds; not: L at 0.01, L at 0.001, R at 0.01, R at 0.001"
-    )
-    assert "Running means of L and R at the end, seed 0: MLM-CMOO 0.05 and 0.05. " in said["reason"]
-    assert "by then 2 times smaller" in said["reason"]
-    assert "Cut off: the paper prints neither T nor c_t, 1024 steps are ours" in said["reason"]
-
-
 @pytest.mark.parametrize("power", [0.0, 0.1, 0.4])
 def test_steps_until_the_steps_add_up(power: float) -> None:
     T = steps_for(50.0, 0.01, 2.0, power)

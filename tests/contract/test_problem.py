@@ -94,9 +94,10 @@ def test_fields_are_validated(name: str) -> None:
             continue
         if isinstance(value, bool) or (name, field.name) == ("least_squares", "noise"):
             continue
-        bad = {str: "no such choice", float: math.nan}.get(type(value), -(field.name in FROM_ZERO))
-        with pytest.raises(MobenchError, match=field.name):
-            first_values(name, dataclasses.replace(problem, **{field.name: bad}), runs)
+        least = -(field.name in FROM_ZERO)
+        for bad in {str: ["no such choice"], float: [math.nan, -1.0]}.get(type(value), [least]):
+            with pytest.raises(MobenchError, match=field.name):
+                first_values(name, dataclasses.replace(problem, **{field.name: bad}), runs)
 
 
 def first_values(name: str, problem: Problem, runs: Runs) -> Tensor:
