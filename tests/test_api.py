@@ -64,52 +64,29 @@ def wells(a: float | torch.Tensor = 1.0) -> Callable[[torch.Tensor], torch.Tenso
 
 
 @each(
-    ("arguments", "overrides", "keys"),
+    ("line", "overrides", "keys"),
     [
         (
-            [
-                "problem=vlmop2",
-                "algorithm=epo",
-                "preferences=2",
-                "seeds=[0,1]",
-                "steps=2",
-                "algorithm.step_size=0.05",
-            ],
+            "problem=vlmop2 algorithm=epo preferences=2 seeds=[0,1] steps=2 algorithm.step_size=0.05",
             [],
-            {
-                "problem": "vlmop2",
-                "algorithm": "epo",
-                "preferences": 2,
-                "seeds": range(2),
-                "steps": np.int64(2),
-                "algorithm.step_size": 0.05,
-            },
+            {"problem": "vlmop2", "algorithm": "epo", "preferences": 2, "seeds": range(2)}
+            | {"steps": np.int64(2), "algorithm.step_size": 0.05},
         ),
         (
-            [
-                "protocol=ferero_fig3",
-                "algorithm=ls",
-                "preferences.rays_deg=[30,60]",
-                "steps=2",
-                "dtype=float32",
-                "problem.start={kind:constant,value:0.3,low:null,high:null}",
-                "record.evaluate=true",
-            ],
+            "protocol=ferero_fig3 algorithm=ls preferences.rays_deg=[30,60] steps=2 dtype=float32 "
+            "problem.start={kind:constant,value:0.3,low:null,high:null} record.evaluate=true",
             ["protocol=ferero_fig3", "steps=2"],
-            {
-                "algorithm": "ls",
-                "preferences.rays_deg": torch.tensor([30, 60]),
-                "problem.start": {"kind": "constant", "value": 0.3, "low": None, "high": None},
-                "dtype": "float32",
-                "record.evaluate": True,
-            },
+            {"algorithm": "ls", "preferences.rays_deg": torch.tensor([30, 60]), "dtype": "float32"}
+            | {"problem.start": {"kind": "constant", "value": 0.3, "low": None, "high": None}}
+            | {"record.evaluate": True},
         ),
     ],
 )
 def test_same_job_as_the_command_line(
-    mobench: Run, outputs: Path, arguments: list[str], overrides: list[str], keys: dict[str, Any]
+    mobench: Run, outputs: Path, line: str, overrides: list[str], keys: dict[str, Any]
 ) -> None:
     """One folder for both; the second reads what the first has written."""
+    arguments = line.split()
     rows = run(*overrides, **keys, **QUIET)
     (folder,) = folders(outputs)
     written = (folder.path / "final.csv").stat().st_mtime_ns

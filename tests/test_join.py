@@ -19,7 +19,7 @@ from torch import Tensor
 
 from mobench.config.overrides import normalise
 from mobench.config.schema import choices, conf_dir
-from mobench.core import Algorithm, Ball, Box, Free, Oracle, Point, Problem, Runs, Set, Spec, Weighting, loop
+from mobench.core import Algorithm, Ball, Box, Free, Oracle, Problem, Runs, Set, Spec, Weighting, loop
 from mobench.core.algorithm import Context, Info
 from mobench.core.bilevel import Bilevel
 from mobench.core.compatibility import check, reasons
@@ -359,35 +359,6 @@ def test_a_refusal_lists_every_reason_at_once() -> None:
         "it needs 3 to 4 objectives, but the problem has M=5"
     ]
     assert isinstance(error.value, TypeError)
-
-
-def test_functional_constraints_are_served_by_the_point() -> None:
-    """N = 1 through automatic differentiation: an algorithm that takes constraints gets values and rows of
-    both.
-    """
-
-    @dataclass(frozen=True, kw_only=True)
-    class Penalty(Algorithm):
-        """d = -J' w - g grad g."""
-
-        constraints: ClassVar[tuple[int, int | None]] = (0, None)
-
-        def init(self, ctx: Context) -> dict[str, Any]:
-            return {"w": ctx.prefs}
-
-        def step(
-            self, points: tuple[Point, ...], state: dict[str, Any], t: int, alpha: float
-        ) -> tuple[Tensor, dict[str, Any], Info]:
-            point = points[0]
-            return -point.vjp(torch.cat([state["w"], point.G.clamp_min(0)], -1)), state, Info()
-
-    problem = Constrained(n=4, start={"kind": "constant", "value": 0.8})
-    runs = Runs.product(spread(2, 2), [0])
-    oracle = Watched(Exact(problem, runs))
-    state = some_steps(oracle, Penalty(step_size=0.2), problem, runs)
-    assert oracle.requests == {"values", "vjp"}
-    g = problem.values(state["theta"])[:, 2]
-    assert (g < problem.values(problem.initial(runs))[:, 2] - 0.3).all()
 
 
 # the configuration files

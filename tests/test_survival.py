@@ -431,6 +431,13 @@ def test_provenance_names_the_code_of_all_processes(
 
 # workers that die
 
+TARGETS = {
+    "basic": "hydra._internal.core_plugins.basic_launcher.BasicLauncher",
+    "joblib": "hydra_plugins.hydra_joblib_launcher.joblib_launcher.JoblibLauncher",
+    "submitit_local": "hydra_plugins.hydra_submitit_launcher.submitit_launcher.LocalLauncher",
+    "submitit_slurm": "hydra_plugins.hydra_submitit_launcher.submitit_launcher.SlurmLauncher",
+}
+
 WORKER = '''
 """A method that kills its process once, in the middle."""
 
@@ -498,32 +505,35 @@ def test_killed_worker_costs_nothing(
 
 
 @pytest.mark.parametrize(
-    ("error", "words", "sizes"),
+    ("launcher", "error", "words", "sizes"),
     [
-        (OSError("no processes left"), "the launcher failed (OSError: no processes left)", [2]),
-        # launched again, the last time alone, then given up
-        (BrokenExecutor("gone"), "its worker died (BrokenExecutor: gone)", [2, 1, 1]),
+        ("joblib", OSError("no processes left"), "the launcher failed (OSError: no processes left)", [2]),
+        # launched again, where one worker takes the others along the last time alone, then given up
+        ("joblib", BrokenExecutor("gone"), "its worker died (BrokenExecutor: gone)", [2, 1, 1]),
+        ("submitit_local", BrokenExecutor("gone"), "its worker died (BrokenExecutor: gone)", [2, 2]),
     ],
 )
 def test_only_jobs_of_dead_workers_are_launched_again_and_not_for_ever(
-    mobench: Run, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str, sizes: list[int]
+    mobench: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    launcher: str,
+    error: Exception,
+    words: str,
+    sizes: list[int],
 ) -> None:
-    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="launcher is not installed")
+    pytest.importorskip(TARGETS[launcher].rpartition(".")[0], reason="launcher is not installed")
     for options in ((), ("rerun=true",)):  # rows from before the sweep are no answer to rerun=true
         mobench("-m", "algorithm=ls,mgda", *QUICK, *options)
-    # Hydra has loaded its plug-ins now: this is the class that it takes
-    from hydra_plugins.hydra_joblib_launcher.joblib_launcher import JoblibLauncher
-
     calls: list[int] = []
 
-    def broken(self: Any, jobs: Any, *args: Any, **kwargs: Any) -> Any:
+    def broken(self: Any, jobs: Any) -> Any:
         calls.append(len(jobs))
         raise error
 
-    monkeypatch.setattr(JoblibLauncher, "launch", broken)
-    result = mobench(
-        "-m", "algorithm=ls,mgda", *QUICK, *LAUNCHERS["joblib"], "rerun=true", "hardware.retries=1"
-    )
+    adapter = launchers.ADAPTERS.get(TARGETS[launcher], launchers.Adapter)
+    monkeypatch.setattr(adapter, "launch", broken)
+    options = (*LAUNCHERS[launcher], "rerun=true", "hardware.retries=1")
+    result = mobench("-m", "algorithm=ls,mgda", *QUICK, *options)
     assert result.code == 1
     assert "2 of 2 jobs failed" in result.out
     assert result.err.count(words) == 2
@@ -684,14 +694,6 @@ def test_parallel_jobs_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(workers.PARALLEL)
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "2")
     assert train.threads(None) == 2
-
-
-TARGETS = {
-    "basic": "hydra._internal.core_plugins.basic_launcher.BasicLauncher",
-    "joblib": "hydra_plugins.hydra_joblib_launcher.joblib_launcher.JoblibLauncher",
-    "submitit_local": "hydra_plugins.hydra_submitit_launcher.submitit_launcher.LocalLauncher",
-    "submitit_slurm": "hydra_plugins.hydra_submitit_launcher.submitit_launcher.SlurmLauncher",
-}
 
 
 def test_how_many_jobs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
