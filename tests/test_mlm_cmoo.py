@@ -145,7 +145,6 @@ def test_path_of_three_objectives_against_that_loop() -> None:
         {},
         {"inner": "exact"},
         {"lam_target": "constrained"},
-        {"nabla_h": "prox"},
         {"h_power": 2},
         {"variant": "literal"},
     ],
@@ -302,21 +301,6 @@ def test_literal_without_projections_diverges() -> None:
     state = loop.start(oracle, literal, {}, oracle.initial(ONE), ONE, 200)
     state = loop.advance(oracle, literal, {}, state, 200)
     assert not bool(state["alive"]) or float(state["theta"].norm()) > 1e6
-
-
-def test_envelopes_end_on_the_front(tmp_path: FilePath) -> None:
-    """nabla_h = prox on P1.
-
-    Which point of {(s, 1)} is reached depends on how the proximal points are taken: (0.000, 1.0001) in the
-    specification's scratch run, (0.306, 1.000) with weights kept in the simplex and five steps in x.
-    """
-    prox = ("algorithm.nabla_h=prox", "algorithm.prox_steps=5", "algorithm.prox_step=0.4")
-    rows, x = finished(tmp_path, "problem=half_plane", "algorithm=mlm_cmoo", *prox, "steps=1500")
-    assert abs(x[0, 1] - 1.0) < 5e-3
-    assert abs(x[0, 0]) < 1.0
-    assert rows["kkt"][0] < 1e-6
-    assert rows["violation"][0] == 0.0
-    assert abs(rows["multiplier_1"][0] - 1.0) < 5e-3
 
 
 # 8, 9: constraints that do not bind

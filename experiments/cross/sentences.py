@@ -313,7 +313,6 @@ def _between(text: str, begin: str, end: str, words: str) -> str:
 
 
 def main() -> None:
-    """Writes the sentences into the page."""
     write_atomic(PAGE, page().encode())
 
 

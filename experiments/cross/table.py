@@ -26,7 +26,6 @@ def boards_of() -> dict[str, Any]:
 
 
 def problems_of(board: str) -> dict[str, list[str]]:
-    """The problems of a board with their overrides."""
     return boards.problems(table(), board)
 
 

@@ -97,7 +97,6 @@ def name_of(method: str) -> str:
 
 
 def problems_in_words(count: int) -> str:
-    """Writes how many problems there are."""
     return f"{count} problem{'' if count == 1 else 's'}"
 
 

@@ -88,12 +88,10 @@ class Curves(AtPreference):
 
     @property
     def span(self) -> str:
-        """The seeds, as a range."""
         return f"{self.planned['seed'].min()} to {self.planned['seed'].max()}"
 
 
 def variants(a: Artifact, lam: tuple[float, ...]) -> dict[str, Curves]:
-    """Returns the runs of the three variants at one preference."""
     return {key: Curves(a.jobs[key], lam) for key in METHODS}
 
 

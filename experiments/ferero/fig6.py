@@ -72,7 +72,6 @@ def moving(path: np.ndarray) -> bool:
 
 
 def through(job: JobRows) -> np.ndarray:
-    """Returns the point of the lines."""
     return np.array(job.config["algorithm"]["line_through"], dtype=float)
 
 

@@ -70,7 +70,6 @@ def weights(job: JobRows) -> np.ndarray:
 
 
 def which_finished(job: JobRows) -> np.ndarray:
-    """Returns which preferences finished, in the order of the rays."""
     return (job.final.sort_values("run")["status"] == "done").to_numpy()
 
 

@@ -197,5 +197,4 @@ def table9(a: Artifact) -> None:
 
 
 def pair(point: np.ndarray, digits: str) -> str:
-    """Writes a point of two coordinates."""
     return f"({point[0]:{digits}}, {point[1]:{digits}})"

@@ -60,22 +60,18 @@ class Panel:
 
     @property
     def methods(self) -> dict[str, str]:
-        """Names of the methods that ran."""
         return {m: name for m, name in METHODS.items() if m in self.jobs}
 
     @property
     def compared(self) -> bool:
-        """Says whether all methods ran."""
         return len(self.jobs) == len(METHODS)
 
     @property
     def name(self) -> str:
-        """Name in the paper."""
         return SETS[self.key]
 
     @property
     def data(self) -> str:
-        """What the pictures are."""
         return str(self.first.data)
 
     @property
@@ -234,7 +230,6 @@ def draw_points(ax: Any, points: np.ndarray, marker: str) -> None:
 
 
 def draw_published(ax: Any, name: str, measure: str) -> None:
-    """Draws FERERO's published points of a data set."""
     for point, colour in zip(quoted(f"{name} {measure}", "FERERO"), COLOURS, strict=True):
         ax.plot(*point, ls="", marker="x", ms=7, color=colour)
 

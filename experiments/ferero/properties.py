@@ -193,7 +193,6 @@ def lost(a: Artifact, jobs: Iterable[str]) -> str:
 
 
 def slug(name: str) -> str:
-    """Returns a method's name as ids have it."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 

@@ -78,7 +78,6 @@ class Tuned:
 
     @property
     def runs(self) -> RunCount:
-        """How many finished."""
         return RunCount.of(self.rows)
 
     def column(self, name: str) -> np.ndarray:

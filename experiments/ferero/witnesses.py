@@ -48,7 +48,6 @@ HEADER = """\
 
 
 def table() -> Path:
-    """Returns where the measured losses lie."""
     return results_root() / "ferero" / "networks.csv"
 
 

@@ -134,7 +134,6 @@ def by_preference(job: Cleaning) -> list[tuple[int, np.ndarray, np.ndarray]]:
 
 
 def axis_labels(job: Cleaning) -> list[str]:
-    """The tasks."""
     return [f"$p = {p:.3g}$" for p in job.rates]
 
 

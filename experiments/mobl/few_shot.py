@@ -72,7 +72,6 @@ def polygons(job: FewShot, prefix: str = "train_accuracy_") -> tuple[np.ndarray,
 
 
 def labels(S: int) -> list[str]:
-    """Axes of a radar chart."""
     return [f"task {s + 1}" for s in range(S)]
 
 
@@ -438,7 +437,6 @@ def _by_steps(a: Artifact, pref: FewShot) -> list[tuple[FewShot, list[int] | Non
 
 
 def error_of(job: FewShot) -> str:
-    """Says what bars and bands are."""
     return f"one standard error of the {mean_of(job)}"
 
 

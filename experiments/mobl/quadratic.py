@@ -219,7 +219,6 @@ class Preferred:
 
     @property
     def final(self) -> pd.DataFrame:
-        """Those of the runs that finished."""
         return self.planned[self.planned["status"] == "done"]
 
     @property
@@ -234,7 +233,6 @@ class Preferred:
 
     @property
     def names(self) -> list[str]:
-        """Columns of the objectives."""
         return [f"f_{s}" for s in range(1, 6)]
 
     @cached_property

@@ -36,7 +36,6 @@ class Tasks(ABC):
 
     @property
     def data(self) -> str:
-        """What the images are."""
         return str(self.rows.meta["data"])
 
     @property
@@ -121,7 +120,6 @@ def change(first: pd.Series, last: pd.Series) -> Mean:
 
 
 def ends(means: Mapping[Any, Mean], digits: str, unit: str = "") -> str:
-    """Writes the intervals of several means."""
     return "; ".join(f"{name}: {mean.ends(digits, unit)}" for name, mean in means.items())
 
 

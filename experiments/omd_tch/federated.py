@@ -80,7 +80,6 @@ class Scenario:
 
     @property
     def name(self) -> str:
-        """Name in the paper."""
         return SCENARIOS[self.key]
 
     @property
@@ -95,12 +94,10 @@ class Scenario:
 
     @cached_property
     def data(self) -> str:
-        """What the images are."""
         return str(self.jobs["ls"].meta["data"])
 
     @property
     def seeds(self) -> int:
-        """How many were run."""
         return len(self.jobs["ls"].config["seeds"])
 
     @property
@@ -110,7 +107,6 @@ class Scenario:
 
     @property
     def span(self) -> str:
-        """How many seeds were run, in words."""
         return "one seed" if self.seeds == 1 else f"{self.seeds} seeds"
 
     @property
@@ -132,7 +128,6 @@ class Scenario:
         return next((n for n in (name, name.replace("ada", "omd")) if n in self.jobs), None)
 
     def has(self, column: str) -> bool:
-        """Whether the column was run."""
         return self.job(column) is not None
 
     def source(self, column: str) -> tuple[JobRows, str]:
@@ -165,7 +160,6 @@ class Scenario:
         return RunCount.of(job.final[job.final["output"] == output])
 
     def mean(self, column: str, name: str) -> float:
-        """Mean over seeds."""
         return float(self.values(column, name).mean())
 
     def over(self, column: str, name: str) -> Mean:
@@ -215,7 +209,6 @@ class Scenario:
         return printed_cells().get((self.name, column, metric), (float("nan"), float("nan")))
 
     def printed_gap(self, one: str, other: str, metric: str) -> float:
-        """Difference of two columns' published means."""
         return self.printed(one, metric)[0] - self.printed(other, metric)[0]
 
     def rounds_alone(self, column: str) -> tuple[pd.Series, bool]:

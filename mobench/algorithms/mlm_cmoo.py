@@ -53,8 +53,8 @@ class MLMCMOO(Algorithm):
             alpha = 0.1 diverges even so).
         lam_target: "unconstrained" lam', or "constrained": that of min |G lam + J nu|, nu >= 0 on constraints
             with g >= -active.
-        nabla_h: "gradient", as above; "prox": gradients of Moreau envelopes (a point less its proximal point)
-            in theta+, lam+ and U; those of x by `prox_steps` gradient steps of size `prox_step`.
+        prox_steps, prox_step: number and size of the gradient steps that "literal" takes to a proximal point
+            of x.
         use_u: false leaves U out. u_clip: |U| <= u_clip |G lam / c_t + J mu+| (null: as it is). h_power: 2
             uses |G v|^2 / 2 for H, which is smooth where |G v| = 0: where no constraint binds iterates end
             there, and those of h_power = 1 oscillate.
@@ -85,7 +85,6 @@ class MLMCMOO(Algorithm):
     inner: str = "gradient"
     lam_target: str = "unconstrained"
     active: Real = 5e-3
-    nabla_h: str = "gradient"
     prox_steps: int = 20
     prox_step: Real = 0.1
     use_u: bool = True
@@ -106,7 +105,6 @@ class MLMCMOO(Algorithm):
         choose("algorithm.variant", self.variant, ("corrected", "literal"))
         choose("algorithm.inner", self.inner, ("gradient", "exact"))
         choose("algorithm.lam_target", self.lam_target, ("unconstrained", "constrained"))
-        choose("algorithm.nabla_h", self.nabla_h, ("gradient", "prox"))
         if self.h_power not in (1, 2):
             raise ConfigError(
                 f"algorithm.h_power={self.h_power} must be 1 (H = |G lam|) or 2 (H = |G lam|^2 / 2)."
@@ -130,7 +128,6 @@ class MLMCMOO(Algorithm):
         self._stable("beta", self.beta, "gamma2", self.gamma2)
         literal = {
             "inner": "gradient",
-            "nabla_h": "gradient",
             "use_u": True,
             "h_power": 1,
             "u_clip": None,
@@ -144,8 +141,6 @@ class MLMCMOO(Algorithm):
                 )
         if self.variant == "corrected" and not self.projections:
             raise ConfigError("algorithm.projections=false is supported only by algorithm.variant=literal.")
-        if self.nabla_h == "prox" and (self.h_power == 2 or self.inner == "exact" or self.diagnose):
-            raise ConfigError("algorithm.nabla_h=prox needs h_power=1, inner=gradient and diagnose=0.")
 
     def _stable(self, step: str, size: Real, proximal: str, gamma: Real) -> None:
         if not size / gamma < 2.0:
@@ -160,7 +155,7 @@ class MLMCMOO(Algorithm):
         return self.eta if self.eta_mu is None else self.eta_mu
 
     def needs(self, spec: Spec) -> frozenset[str]:
-        second = self.use_u or self.diagnose or self.variant == "literal" or self.nabla_h == "prox"
+        second = self.use_u or self.diagnose or self.variant == "literal"
         return frozenset({"jacobian", "hvp"} if second else {"jacobian"})
 
     def init(self, ctx: Context) -> State:
@@ -208,7 +203,7 @@ class MLMCMOO(Algorithm):
             residual = torch.fmax(residual, solved.residual)
             failed = failed | solved.failed
         else:
-            slope = self._slope(gram, theta, at_theta) + (theta - lam) / self.gamma1
+            slope = self._slope(at_theta) + (theta - lam) / self.gamma1
             theta = project_simplex(theta - self.eta * slope)
             mu = (mu + self._eta_mu * (g - (mu - z) / self.gamma2)).clamp(0.0, self.r)
         main = point.vjp(torch.cat([lam / c, mu], dim=1).to(point.x.dtype))
@@ -226,7 +221,7 @@ class MLMCMOO(Algorithm):
             ascent = main + U
         if self.diagnose and (t + 1) % self.diagnose == 0:  # a row of step t + 1 shows what this step found
             told |= self._diagnosed(point, gram, g, state, theta, mu, target, c, at_lam)
-        pull = (lam - target) / c + self._slope(gram, lam, at_lam) - (lam - theta) / self.gamma1
+        pull = (lam - target) / c + self._slope(at_lam) - (lam - theta) / self.gamma1
         new = {"lam": project_simplex(lam - alpha * pull), "theta": theta, "mu": mu}
         new["z"] = (z + self.beta / self.gamma2 * (mu - z)).clamp(0.0, self.r)
         return -ascent, {**state, **new, **told}, Info(residual, failed)
@@ -256,19 +251,13 @@ class MLMCMOO(Algorithm):
         least = gram.diagonal(dim1=1, dim2=2).amax(1, keepdim=True) * TINY**2
         return product.squeeze(2), torch.maximum(square, least + torch.finfo(torch.float64).tiny).sqrt()
 
-    def _slope(
-        self, gram: Tensor, v: Float[Tensor, "R M"], norm: tuple[Tensor, Tensor]
-    ) -> Float[Tensor, "R M"]:
-        """grad of H in the weights; `norm` of v."""
-        if self.nabla_h == "prox":
-            return v - prox_norm(gram, v, 1.0).x
+    def _slope(self, norm: tuple[Tensor, Tensor]) -> Float[Tensor, "R M"]:
+        """grad of H in the weights v, from `_norm` of v."""
         product, length = norm
         return product if self.h_power == 2 else product / length
 
     def _h(self, point: Point, v: Float[Tensor, "R M"], length: Float[Tensor, "R 1"]) -> Float[Tensor, "R P"]:
-        """grad of H in x: of the envelope for nabla_h = prox."""
-        if self.nabla_h == "prox":
-            return point.x - self._prox_x(point, v)
+        """grad of H in x."""
         w = v.to(point.x.dtype)
         d = point.vjp(w)
         return point.hvp(w, d if self.h_power == 2 else d / length.to(d))
@@ -334,7 +323,7 @@ class MLMCMOO(Algorithm):
         grad_x = grad_x + c * (
             self._h(point, lam, at_lam[1]) - self._h(point, best, self._norm(gram, best)[1])
         )
-        grad_lam = lam - target + c * (self._slope(gram, lam, at_lam) - (lam - best) / self.gamma1)
+        grad_lam = lam - target + c * (self._slope(at_lam) - (lam - best) / self.gamma1)
         parts = [grad_x.double(), tangent_to_simplex(lam, -grad_lam), c / self.gamma2 * (top - z)]
         norm = torch.linalg.vector_norm
         return {"stationarity_t": norm(torch.cat(parts, dim=1), dim=1), "inner_error": norm(inner, dim=1)}
