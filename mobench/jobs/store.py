@@ -28,7 +28,7 @@ import socket
 import time
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -526,3 +526,18 @@ def columns(frame: pd.DataFrame, prefix: str) -> list[str]:
 def config_hash(config: Any) -> str:
     """First 10 hex digits of the SHA-256 of the canonical JSON of a plain nested configuration."""
     return sha256(json.dumps(config, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:10]
+
+
+def portable_config(config: Mapping[str, Any], data_root: str = "data") -> dict[str, Any]:
+    """Returns a configuration whose data lie in `data_root`, which is no part of a job's identity."""
+    found = {**config, "data_root": data_root}
+    if "data_root" in found["problem"]:
+        found["problem"] = {**found["problem"], "data_root": data_root}
+    return found
+
+
+def portable_status(status: Mapping[str, Any], digests: Mapping[str, str]) -> dict[str, Any]:
+    """Returns a status without the names of host and process, and with the digests of the files beside it:
+    the configuration is not the job's any more.
+    """
+    return {**{k: v for k, v in status.items() if k not in ("host", "pid")}, "sha256": dict(digests)}
