@@ -446,11 +446,10 @@ def test_jobs(outputs: Path) -> None:
     jobs = {j.key: j for j in collect(outputs).jobs}
     epo = jobs["vlmop2-epo-aaaaaaaaaa"]
     assert (epo.seconds, epo.commit) == (12.5, "b" * 10)
-    assert (jobs["odd"].status, jobs["odd"].detail) == ("unreadable", "status.json is missing")
-    assert (jobs["zdt3-ls-ffffffffff"].status, jobs["zdt3-ls-ffffffffff"].detail) == (
-        "unreadable",
-        "final.csv is missing",
-    )
+    assert (jobs["odd"].status, jobs["odd"].detail) == ("missing", "")
+    lost = jobs["zdt3-ls-ffffffffff"]
+    assert lost.status == "failed"
+    assert "final.csv is missing" in lost.detail
 
 
 def test_rows_that_come_with_the_project(
@@ -475,7 +474,7 @@ def test_rows_that_come_with_the_project(
 @pytest.mark.parametrize(
     ("file", "data", "said"),
     [
-        ("status.json", b"[]", "status.json could not be loaded (not an object)"),
+        ("status.json", b"[]", "unreadable status.json: it contains []"),
         ("meta.json", b"{", "meta.json could not be loaded"),
     ],
 )

@@ -78,6 +78,32 @@ class UnfitError(StoreError):
     """A checkpoint cannot be continued; the message goes on from the name of its file."""
 
 
+def refuse_older(root: Path) -> None:
+    """Raise StoreError if the job folders below `root` carry the import paths of their parts in their
+    identity, as those written before November 2026 do: none of them would be found, and all jobs would run
+    again without a word.
+    """
+    with contextlib.suppress(OSError):
+        found = (root / "runs").stat()
+        _refuse_older(root / "runs", (found.st_dev, found.st_ino, found.st_mtime_ns))
+
+
+@functools.lru_cache(maxsize=8)
+def _refuse_older(runs: Path, state: tuple[int, int, int]) -> None:
+    """The same of a folder of jobs, looked at again when folders have come or gone."""
+    with contextlib.suppress(OSError, KeyError, TypeError, AttributeError):
+        with os.scandir(runs) as entries:
+            found = next(
+                (meta for entry in entries if (meta := Path(entry.path) / "meta.json").exists()), None
+            )
+        if found is not None and "_target_" in _plain(found)["identity"]["problem"]:
+            raise StoreError(
+                f"The jobs in {runs} were written by an older version of mobench with other folder names, "
+                f"so none of them would be found. Move them (mv {runs} {runs}-before), or choose "
+                f"another folder with MOBENCH_OUTPUTS=DIR."
+            )
+
+
 class JobFolder:
     """One job's folder."""
 
