@@ -132,8 +132,6 @@ def job(
             "date": "2025-01-02T03:04:05+0000",
         }
         base |= {"device": "CPU Z", "execution": f"one batch of {total} runs on cpu, 1 thread(s), stacked"}
-        # of a class that no configuration names: the folder's name says what it is
-        base |= {"identity": {"algorithm": {"class": "Method", "step_size": seconds}, "steps": 100}}
         (folder / "meta.json").write_text(json.dumps(base | (meta or {})))
         (folder / "config.yaml").write_text(CONFIG.format(step=seconds))
         states = ["done"] * done + ["diverged"] * (total - done)
