@@ -159,10 +159,11 @@ def preference_bar(fig: Any, axes: Any) -> None:
 
 
 def panels(rows: int, cols: int, size: float = 2.6, **kw: Any) -> tuple[Any, np.ndarray]:
-    """A figure with a grid of panels, square unless `cols` of them would be wider than the page."""
-    return plt.subplots(
-        rows, cols, figsize=fitted(size * cols, size * rows), squeeze=False, layout="constrained", **kw
-    )
+    """Returns a figure with a grid of panels (rows, cols), each `size` inches wide and high, or narrower
+    where they would be wider than the page. `kw` goes to `plt.subplots` (figsize, sharey).
+    """
+    size_of_all = fitted(*kw.pop("figsize", (size * cols, size * rows)))
+    return plt.subplots(rows, cols, figsize=size_of_all, squeeze=False, layout="constrained", **kw)
 
 
 def fitted(width: float, height: float) -> tuple[float, float]:
