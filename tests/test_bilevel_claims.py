@@ -17,8 +17,9 @@ from experiments.mobl.rows import change, over_seeds, rises
 from mobench.algorithms.wc_mhgd import WCMHGD
 from mobench.artifacts import Artifact, JobRows, RunCount
 from mobench.artifacts import style as st
-from mobench.artifacts.artifact import Paper, registered
+from mobench.artifacts.artifact import registered
 from mobench.artifacts.checks import Below, SurelyAbove, SurelyBelow
+from mobench.config.schema import PaperConfig as Paper
 from mobench.core import Runs, loop
 from mobench.core.bilevel import GraphView
 from mobench.errors import ConfigError
@@ -28,7 +29,7 @@ from mobench.problems import BilevelQuadratic
 from mobench.system.paths import results_root
 
 S = 5
-PAPERS = Paper(data=("CIFAR-100",), seeds=2)
+PAPERS = Paper(data=["CIFAR-100"], seeds=2)
 
 
 # effects
@@ -386,7 +387,7 @@ def test_both_readings_of_figure_12_from_kept_rows(monkeypatch: pytest.MonkeyPat
     """
     monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
     jobs = {name: JobRows(JobFolder(results_root() / "runs" / key)) for name, key in KEPT.items()}
-    a = Artifact("mobl/fig12", "", "paper", jobs, paper=Paper(data=("MNIST",), seeds=5))
+    a = Artifact("mobl/fig12", "", "paper", jobs, paper=Paper(data=["MNIST"], seeds=5))
     registered("mobl/fig12")(a)
     better, equal = (next(c for c in a.claims if c.id == id) for id in ("better", "equal-weights"))
     assert better.verdict == "partial"
