@@ -16,14 +16,14 @@ from benchmarks.loops import PREFERENCES, Line, N
 from benchmarks.solves import Row
 from benchmarks.surrogates import Row as Surrogates
 from mobench.artifacts import style
-from mobench.config.method_names import NAMES
+from mobench.artifacts.style import METHODS
 
 plt = style.plt
 
 # Authors' code, ms CPU per iteration and run, n = 20, measured by others on a comparable 2-core machine.
 AUTHORS_MS = {"ferero": 2.1, "ferero_pgd": 2.1, "epo": 4.4, "mgda": 0.48, "pmtl": 0.38, "ls": 0.24}
 TITLES = {
-    **NAMES,
+    **{name: look.name for name, look in METHODS.items()},
     "loop": "the loop alone",
     "ferero": "FERERO (exact)",
     "ferero_pgd": "FERERO (printed PGD)",

@@ -20,13 +20,13 @@ import pandas as pd
 import pytest
 
 from mobench.artifacts import Artifact, JobRows, RunCount, artifact, registered
-from mobench.artifacts.artifact import Paper
 from mobench.artifacts.artifact import _registry as registry
 from mobench.artifacts.checks import Judged
 from mobench.artifacts.claims import UNKNOWN, Text, Texts
 from mobench.artifacts.drawing import artifact_folder, read, tally
 from mobench.artifacts.tables import latex, markdown
 from mobench.cli import keep as keep_rows
+from mobench.config.schema import PaperConfig as Paper
 from mobench.config.schema import choices
 from mobench.errors import ConfigError
 from mobench.jobs.store import JobFolder
@@ -536,7 +536,7 @@ def rows(data: str | None = None, seeds: int = 10, complete: bool = True) -> Any
     return SimpleNamespace(data=data, config=config, complete=complete, runs="1 of 2", precision="fp32")
 
 
-MNIST = Paper(data=("MNIST",), seeds=10, overrides="scale=paper data=mnist")
+MNIST = Paper(data=["MNIST"], seeds=10, overrides="scale=paper data=mnist")
 
 
 @pytest.mark.parametrize("holds", [True, False, "partial"])

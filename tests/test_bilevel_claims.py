@@ -17,15 +17,16 @@ from experiments.mobl.rows import change, over_seeds, rises
 from mobench.algorithms.wc_mhgd import WCMHGD
 from mobench.artifacts import Artifact, RunCount
 from mobench.artifacts import style as st
-from mobench.artifacts.artifact import Paper, registered
+from mobench.artifacts.artifact import registered
 from mobench.artifacts.checks import Below, SurelyAbove, SurelyBelow
+from mobench.config.schema import PaperConfig as Paper
 from mobench.core import Runs, loop
 from mobench.core.bilevel import GraphView
 from mobench.oracles import Exact, Hypergradient
 from mobench.problems import BilevelQuadratic
 
 S = 5
-PAPERS = Paper(data=("CIFAR-100",), seeds=2)
+PAPERS = Paper(data=["CIFAR-100"], seeds=2)
 
 
 # effects

@@ -22,7 +22,6 @@ from mobench.artifacts.rows import JobRows
 from mobench.cli import cross
 from mobench.comparison import measures, rows, statistics, trials
 from mobench.config import compose
-from mobench.config.overrides import normalise
 from mobench.core import Weighting
 from mobench.core.algorithm import Info
 from mobench.errors import ConfigError, MobenchError, StoreError
@@ -442,18 +441,6 @@ def test_nothing_runs_unless_it_is_asked_for() -> None:
 def test_bad_tables(change: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         planned.jobs({**table(), **change}, ["ls"], compose.compose)
-
-
-def test_overrides_in_a_list_need_no_inner_quotes() -> None:
-    written = [
-        "+cross.settings.ls=[space=full,preferences.weights=[[0.5,0.5]],'steps=3']",
-        "~cross.settings.tch",
-    ]
-    assert normalise(written) == [
-        '++cross.settings.ls=["space=full","preferences.weights=[[0.5,0.5]]",\'steps=3\']',
-        "++cross.settings.tch=null",
-    ]
-    assert normalise(["cross.algorithms=[ls,epo]"]) == ["++cross.algorithms=[ls,epo]"]
 
 
 def test_a_command_adds_to_the_ranges_settings_and_pairs_of_the_boards() -> None:

@@ -24,7 +24,7 @@ from experiments.omd_tch.selection import GRIDS
 from experiments.omd_tch.vlmop2 import judge_stored
 from mobench.algorithms.omd_tch import OMDTCH
 from mobench.artifacts import Artifact, JobRows, registered
-from mobench.artifacts.artifact import Paper
+from mobench.config.schema import PaperConfig as Paper
 from mobench.config.schema import conf_dir
 from mobench.core import Runs
 from mobench.jobs.store import JobFolder

@@ -131,8 +131,6 @@ def job(
             "date": "2025-01-02T03:04:05+0000",
         }
         base |= {"device": "CPU Z", "execution": f"one batch of {total} runs on cpu, 1 thread(s), stacked"}
-        # of a class that no configuration names: the folder's name says what it is
-        base |= {"identity": {"algorithm": {"class": "Method", "step_size": seconds}, "steps": 100}}
         (folder / "meta.json").write_text(json.dumps(base | (meta or {})))
         (folder / "config.yaml").write_text(CONFIG.format(step=seconds))
         states = ["done"] * done + ["diverged"] * (total - done)
@@ -478,11 +476,10 @@ def test_jobs(outputs: Path) -> None:
     assert (epo.threads, epo.on_gpu) == (1, False)
     assert [e.id for e in epo.used] == ["ferero/fig10"]
     assert jobs["multimnist-ls-0000000002"].on_gpu
-    assert (jobs["odd"].status, jobs["odd"].detail) == ("unreadable", "status.json is missing")
-    assert (jobs["zdt3-ls-ffffffffff"].status, jobs["zdt3-ls-ffffffffff"].detail) == (
-        "unreadable",
-        "final.csv is missing",
-    )
+    assert (jobs["odd"].status, jobs["odd"].detail) == ("missing", "")
+    lost = jobs["zdt3-ls-ffffffffff"]
+    assert lost.status == "failed"
+    assert "final.csv is missing" in lost.detail
 
 
 def test_data_sets_and_kept_rows(outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -345,7 +345,7 @@ def test_a_file_of_another_job_is_named_by_every_reader(
         assert row.status == "done"
         again = mobench(*COMMAND, "seeds=[0,1]", "rerun=true")
     else:
-        assert row.status == "unreadable"
+        assert row.status == "failed"
         assert file in row.detail
         assert "already finished" not in again.out
         assert again.err.count(f"warning: {words}") == 1

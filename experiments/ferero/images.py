@@ -163,7 +163,7 @@ def on_papers_pictures(a: Artifact, key: str, job: JobRows) -> bool:
 def pictures_of(a: Artifact, key: str) -> Iterator[None]:
     """Claims in this block are about one of the data sets: the pictures of another one do not judge them."""
     whole = a.paper
-    a.paper = replace(whole, data=papers_pictures(a, key))
+    a.paper = replace(whole, data=list(papers_pictures(a, key)))
     try:
         yield
     finally:

@@ -33,6 +33,7 @@ from mobench.artifacts.rows import JobRows, RunCount
 from mobench.artifacts.tables import Cell, latex, markdown, with_spreads
 from mobench.artifacts.verdict import Evidence, decide, decide_apart
 from mobench.config import overrides
+from mobench.config.schema import PaperConfig
 from mobench.errors import ConfigError, suggest
 from mobench.system import paths
 
@@ -82,28 +83,6 @@ def registered(id: str) -> Draw:
     return _registry[id]
 
 
-@dataclass(frozen=True)
-class Paper:
-    """What an artifact's paper used: which runs may judge its claims (`artifact.paper` of its YAML).
-
-    data: labels of the paper's data sets at their full size, as jobs name them in meta.json (empty: none is
-        needed).
-    parts: labels of data that are a part of those; a claim that holds on them is partial.
-    samples: labels of parts of which each run draws a few: it would draw them from all in the same way, so
-        they count as the data.
-    seeds: number of seeds of the paper's means, for all jobs or by the name of a job (None, or a job that is
-        not named: the
-    configuration's own seeds are enough at every scale).
-    overrides: what to add to the artifact's command so that its claims are judged.
-    """
-
-    data: Sequence[str] = ()
-    parts: Sequence[str] = ()
-    samples: Sequence[str] = ()
-    seeds: int | Mapping[str, int] | None = None
-    overrides: str = ""
-
-
 @dataclass
 class Artifact:
     """What a drawing function gets: rows in, figure, tables and claims out."""
@@ -118,7 +97,7 @@ class Artifact:
     changed: list[str] = field(default_factory=list)  # overrides that are not the artifact's own settings
     only: Sequence[str] | None = None  # patterns of the jobs that were asked for, where others are left out
     refused: Mapping[str, str] = field(default_factory=dict)  # of a board: pairs that do not fit, and why
-    paper: Paper = field(default_factory=Paper)
+    paper: PaperConfig = field(default_factory=PaperConfig)
     # the figure's data sets and the labels of their data, in the order of its panels
     data_names: dict[str, str] = field(default_factory=dict)
     references: dict[str, list[str]] = field(
@@ -164,8 +143,8 @@ class Artifact:
         """Judges one statement of the paper. What is our own, and in no paper, is a `check`.
 
         The rules of `mobench.artifacts.verdict` decide. These runs cannot judge a paper's statement at smoke
-        scale, with overrides that change the jobs, on data other than the paper's (`Paper.data`), on the
-        paper's data at a smaller scale, or at a smaller scale where the text has `scope: paper`.
+        scale, with overrides that change the jobs, on data other than the paper's (`artifact.paper.data`), on
+        the paper's data at a smaller scale, or at a smaller scale where the text has `scope: paper`.
 
         Args:
             id: as claims.yaml writes it, placeholders included.

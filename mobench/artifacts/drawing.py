@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from mobench.artifacts import freshness
-from mobench.artifacts.artifact import Artifact, Paper, registered
+from mobench.artifacts.artifact import Artifact, registered
 from mobench.artifacts.claims import called
 from mobench.artifacts.freshness import artifact_folder, drawing_id
 from mobench.artifacts.rows import JobRows, SomeJobs
 from mobench.artifacts.verdict import APART
 from mobench.config import overrides
+from mobench.config.schema import PaperConfig
 from mobench.jobs import wandb_log
 from mobench.jobs.store import JobFolder
 from mobench.system import console, forms, provenance
@@ -132,7 +133,7 @@ def assembled(
         a.note(
             f"Only the jobs {', '.join(a.only)} were run and drawn. Claims that need others are not judged."
         )
-    a.paper = Paper(**config["artifact"]["paper"])
+    a.paper = PaperConfig(**config["artifact"]["paper"])
     if a.changed:
         judged = "Claims are partial at best." if a._only_seeds else "No claim is judged."
         judged = "Its claims are judged with these, and not counted." if apart else judged

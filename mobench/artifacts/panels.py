@@ -22,19 +22,7 @@ Band = Literal["", "std", "error", "quantiles", "range"]
 LEVEL = {"color": st.BLACK, "ls": ":", "lw": 1.0}
 
 
-def grid(rows: int, cols: int, size: float = 2.6, **kw: Any) -> tuple[Any, np.ndarray]:
-    """Returns a figure with a grid of panels (rows, cols), each `size` inches wide and high.
-
-    `kw` goes to `plt.subplots` (figsize, sharey).
-    """
-    options: dict[str, Any] = {
-        "figsize": (size * cols, size * rows),
-        "squeeze": False,
-        "layout": "constrained",
-    } | kw
-    options["figsize"] = st.fitted(*options["figsize"])
-    fig, axes = st.plt.subplots(rows, cols, **options)
-    return fig, axes
+grid = st.panels
 
 
 def dress(

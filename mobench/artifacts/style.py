@@ -18,8 +18,6 @@ import matplotlib as mpl
 import numpy as np
 from cycler import cycler
 
-from mobench.config.method_names import NAMES
-
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
@@ -75,66 +73,65 @@ class Look:
 
 
 # The method that a paper proposes is blue; those that one figure compares differ in colour and in marker.
-_DRAWN: dict[str, tuple[Any, ...]] = {  # colour, marker and line
-    "csmoo2": (BLUE, "o"),
-    "csmoo1": (GREEN, "s", (0, (5, 3))),
-    "csmoo_basic": (PURPLE, "^", (0, (2, 2))),
-    "sgd": (RED, "v"),
-    "prox": (ORANGE, "D"),
-    "tuned": (BLACK, "P"),
-    "penalty_sgd": (RED, "v"),
-    "ferero": (BLUE, "D"),
-    "ferero_sa": (SKY, "d"),
-    "ls": (BLACK, "o"),
-    "mgda": (GREY, "s"),
-    "pmtl": (GREEN, "^"),
-    "epo": (ORANGE, "v"),
-    "wc_mhgd": (BLUE, "o"),
-    "moco": (RED, "D"),
-    "forum": (ORANGE, "s"),
-    "moml": (GREEN, "^"),
-    "mlm_cmoo": (BLUE, "D"),
-    "nsga2": (ORANGE, "v"),
-    "psl": (GREEN, "^"),
-    "tch": (GREY, "s"),
-    "stch": ("#999933", "X"),
-    "omd_gd": (SKY, "^"),
-    "ada_gd": (BLUE, "D"),
-    "omd_eg": (ORANGE, "v", "--"),
-    "ada_eg": (RED, "P", "--"),
-    "omd_tch": (ORANGE, "^", "--"),
-    "ada_omd_tch": (BLUE, "D"),
-    "qffl": (PURPLE, "<"),
-    "propfair": (GREEN, ">"),
-    "fedmgda_plus": ("#8C6D31", "p"),
-    "fedfv": ("#332288", "h"),
-    "upgrad": (BLUE, "s"),
-    "dualproj": (GREEN, "D"),
-    "cagrad": (ORANGE, "P"),
-    "nash_mtl": (RED, "^"),
-    "fairgrad": (PURPLE, "o"),
-    "imtl_g": (SKY, "s"),
-    "pcgrad": (GREY, "D"),
-    "aligned_mtl": (BLACK, "^"),
-    "config": ("#8C6D31", "s"),
-    "graddrop": ("#999933", "v"),
-    "famo": ("#332288", "s"),
-    "dwa": (SKY, "<"),
-    "excess_mtl": (RED, "s"),
-    "modo": (RED, "X"),
-    "sdmgrad": (GREEN, "p"),
-    "pmgda": ("#332288", "D"),
-    "pbi": ("#8C6D31", "X"),
-    "hv_gradient": (BLUE, "P"),
-    "stch_set": ("#999933", "p"),
-    "cosmos": (ORANGE, "h"),
-    "phn": (GREEN, "X"),
-    "phn_epo": (GREEN, "h"),
-    "fedavg": (BLACK, "p"),
-    "afl": (SKY, "p"),
-    "term": ("#999933", "h"),
+METHODS = {  # by their names in conf/algorithm, or by those of their jobs
+    "csmoo2": Look("CSMOO-2", BLUE, "o"),
+    "csmoo1": Look("CSMOO-1", GREEN, "s", (0, (5, 3))),
+    "csmoo_basic": Look("CSMOO, basic", PURPLE, "^", (0, (2, 2))),
+    "sgd": Look("baseline, SGD", RED, "v"),
+    "prox": Look("baseline, proximal", ORANGE, "D"),
+    "tuned": Look("baseline, tuned SGD", BLACK, "P"),
+    "penalty_sgd": Look("Penalty SGD", RED, "v"),
+    "ferero": Look("FERERO", BLUE, "D"),
+    "ferero_sa": Look("FERERO-SA", SKY, "d"),
+    "ls": Look("Linear weights", BLACK, "o"),
+    "mgda": Look("MGDA", GREY, "s"),
+    "pmtl": Look("PMTL", GREEN, "^"),
+    "epo": Look("EPO", ORANGE, "v"),
+    "wc_mhgd": Look("WC-MHGD", BLUE, "o"),
+    "moco": Look("MoCo", RED, "D"),
+    "forum": Look("FORUM", ORANGE, "s"),
+    "moml": Look("MOML", GREEN, "^"),
+    "mlm_cmoo": Look("MLM-CMOO", BLUE, "D"),
+    "nsga2": Look("NSGA-II", ORANGE, "v"),
+    "psl": Look("PSL", GREEN, "^"),
+    "tch": Look("TCH", GREY, "s"),
+    "stch": Look("STCH", "#999933", "X"),
+    "omd_gd": Look("OMDgd-TCH (AFL)", SKY, "^"),
+    "ada_gd": Look("AdaOMDgd-TCH", BLUE, "D"),
+    "omd_eg": Look("OMDeg-TCH", ORANGE, "v", "--"),
+    "ada_eg": Look("AdaOMDeg-TCH", RED, "P", "--"),
+    "omd_tch": Look("OMD-TCH", ORANGE, "^", "--"),
+    "ada_omd_tch": Look("AdaOMD-TCH", BLUE, "D"),
+    "qffl": Look("q-FFL", PURPLE, "<"),
+    "propfair": Look("PropFair", GREEN, ">"),
+    "fedmgda_plus": Look("FedMGDA+", "#8C6D31", "p"),
+    "fedfv": Look("FedFV", "#332288", "h"),
+    "upgrad": Look("UPGrad", BLUE, "s"),
+    "dualproj": Look("DualProj", GREEN, "D"),
+    "cagrad": Look("CAGrad", ORANGE, "P"),
+    "nash_mtl": Look("Nash-MTL", RED, "^"),
+    "fairgrad": Look("FairGrad", PURPLE, "o"),
+    "imtl_g": Look("IMTL-G", SKY, "s"),
+    "pcgrad": Look("PCGrad", GREY, "D"),
+    "aligned_mtl": Look("Aligned-MTL", BLACK, "^"),
+    "config": Look("ConFIG", "#8C6D31", "s"),
+    "graddrop": Look("GradDrop", "#999933", "v"),
+    "famo": Look("FAMO", "#332288", "s"),
+    "dwa": Look("DWA", SKY, "<"),
+    "excess_mtl": Look("ExcessMTL", RED, "s"),
+    "modo": Look("MoDo", RED, "X"),
+    "sdmgrad": Look("SDMGrad", GREEN, "p"),
+    "pmgda": Look("PMGDA", "#332288", "D"),
+    "pbi": Look("PBI", "#8C6D31", "X"),
+    "hv_gradient": Look("Hypervolume gradient", BLUE, "P"),
+    "stch_set": Look("STCH-Set", "#999933", "p"),
+    "cosmos": Look("COSMOS", ORANGE, "h"),
+    "phn": Look("PHN-LS", GREEN, "X"),
+    "phn_epo": Look("PHN-EPO", GREEN, "h"),
+    "fedavg": Look("FedAvg", BLACK, "p"),
+    "afl": Look("AFL", SKY, "p"),
+    "term": Look("TERM", "#999933", "h"),
 }
-METHODS = {method: Look(NAMES[method], *drawn) for method, drawn in _DRAWN.items()}
 
 
 def look(method: str) -> Look:
@@ -162,10 +159,11 @@ def preference_bar(fig: Any, axes: Any) -> None:
 
 
 def panels(rows: int, cols: int, size: float = 2.6, **kw: Any) -> tuple[Any, np.ndarray]:
-    """A figure with a grid of panels, square unless `cols` of them would be wider than the page."""
-    return plt.subplots(
-        rows, cols, figsize=fitted(size * cols, size * rows), squeeze=False, layout="constrained", **kw
-    )
+    """Returns a figure with a grid of panels (rows, cols), each `size` inches wide and high, or narrower
+    where they would be wider than the page. `kw` goes to `plt.subplots` (figsize, sharey).
+    """
+    size_of_all = fitted(*kw.pop("figsize", (size * cols, size * rows)))
+    return plt.subplots(rows, cols, figsize=size_of_all, squeeze=False, layout="constrained", **kw)
 
 
 def fitted(width: float, height: float) -> tuple[float, float]:

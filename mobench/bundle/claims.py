@@ -64,7 +64,7 @@ def _job(job: Rows) -> dict[str, Any]:
     return {
         "rows": f"{job.base}/final.csv",
         "count": len(job.final),
-        "runs": job.runs,
+        "runs": job.runs.planned,
         "preferences": len(identity["preferences"]),
         "seeds": identity["seeds"],
         "configuration": f"{job.base}/config.yaml",

@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import yaml
 
 from mobench.artifacts.drawing import read
 from mobench.artifacts.freshness import artifact_folder, others
 from mobench.artifacts.freshness import rows as rows_hash
+from mobench.artifacts.rows import JobRows
 from mobench.config.schema import choices
 from mobench.errors import BundleError, suggest
-from mobench.jobs.portable import portable_config, portable_status
-from mobench.jobs.store import JobFolder
+from mobench.jobs.store import JobFolder, portable_config, portable_status
 from mobench.system.paths import KEPT, outputs_root, results_root
 
 DRAWN = ("figure.png", "figure.pdf", "table.csv", "table.md", "table.tex")
@@ -54,12 +52,16 @@ class Drawn:
         return f"{self.command} 'artifact.only=[{name}]'"
 
 
-@dataclass
-class Rows:
-    """A finished job, and where the bundle has its files."""
+class Rows(JobRows):
+    """A finished job, and where the bundle has its files.
 
-    folder: JobFolder
-    used: list[tuple[Drawn, str]] = field(default_factory=list)  # by which artifact, under which name
+    Attributes:
+        used: by which artifacts, under which names.
+    """
+
+    def __init__(self, folder: JobFolder) -> None:
+        super().__init__(folder)
+        self.used: list[tuple[Drawn, str]] = []
 
     @property
     def key(self) -> str:
@@ -70,32 +72,6 @@ class Rows:
     def base(self) -> str:
         """Its folder in the bundle."""
         return f"runs/{self.key}"
-
-    @cached_property
-    def config(self) -> dict[str, Any]:
-        """Its configuration, without this machine's folder of data."""
-        return portable_config(self.folder.config())
-
-    @cached_property
-    def meta(self) -> dict[str, Any]:
-        """Provenance, times, identity."""
-        return self.folder.meta()
-
-    @cached_property
-    def final(self) -> pd.DataFrame:
-        """Its final rows."""
-        return self.folder.final()
-
-    @property
-    def runs(self) -> int:
-        """Number of runs: rows of one output rule."""
-        return int((self.final["output"] == self.final["output"].iloc[0]).sum())
-
-    @property
-    def seconds(self) -> float:
-        """Wall time of all sessions together."""
-        parts = float(self.meta["seconds_train"]) + float(self.meta["seconds_evaluate"])
-        return max(float(self.meta["seconds_wall"]), parts)
 
     @property
     def threads(self) -> int:
@@ -111,7 +87,8 @@ class Rows:
 
     def files(self, history: bool) -> dict[str, bytes]:
         """Its files by their names in the bundle."""
-        found = {"config.yaml": yaml.safe_dump(self.config, sort_keys=False).encode()}
+        # without this machine's folder of data
+        found = {"config.yaml": yaml.safe_dump(portable_config(self.config), sort_keys=False).encode()}
         names = ["final.csv", "meta.json", "solutions.npz", *(["history.parquet"] if history else [])]
         for name in names:
             path = self.folder.path / name

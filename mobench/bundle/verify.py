@@ -35,9 +35,8 @@ from mobench.bundle.integrity import configuration, final
 from mobench.config.schema import completed
 from mobench.errors import BundleError, MobenchError
 from mobench.jobs.build import make_job
-from mobench.jobs.portable import portable_config
 from mobench.jobs.run import run
-from mobench.jobs.store import JobFolder
+from mobench.jobs.store import JobFolder, portable_config
 from mobench.jobs.targets import check_parts
 from mobench.system import provenance
 

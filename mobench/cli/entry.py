@@ -30,36 +30,30 @@ def called(arguments: list[str]) -> int:
     return application.run(arguments[1:] if arguments[0] == "run" else arguments)
 
 
-class _Leaving:
-    """What happens at the end of the process.
-
-    Python ends with the signal, not with the exit code, where Ctrl-C came in the middle of an `exec`, as
-    imports have many.
-    """
-
-    code = 0  # of this process, once it is known
-
-    def __call__(self) -> None:
-        if self.code == STOPPED:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(STOPPED)
-
-
 def main() -> None:
     """Console entry point."""
     arguments = sys.argv[1:]
-    leaving = _Leaving()
+    code: list[int] = []  # of this process, once it is known
     if getattr(sys.modules["__main__"], "main", None) is main:  # a process of its own, no test's
-        atexit.register(leaving)  # first of all, so that it is called last
+        atexit.register(_leave, code)  # first of all, so that it is called last
     try:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, signal.default_int_handler)
         workers.use_huge_pages()
-        leaving.code = called(arguments)
+        code.append(called(arguments))
     except (KeyboardInterrupt, Exception) as error:  # any other error goes on
         if not interrupted(error):
             raise
         sys.stderr.write("mobench: error: Stopped before the first job started.\n")
-        leaving.code = STOPPED
-    sys.exit(leaving.code)
+        code.append(STOPPED)
+    sys.exit(code[0])
+
+
+def _leave(code: list[int]) -> None:
+    """Ends the process with the exit code of a stop: Python ends with the signal instead, where Ctrl-C came
+    in the middle of an `exec`, as imports have many.
+    """
+    if code == [STOPPED]:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(STOPPED)

@@ -12,23 +12,23 @@ from collections.abc import Sequence
 from mobench.errors import ConfigError, suggest
 
 INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
-# a flag, its short form, and whether a value follows
+# a flag, its short form, and an example of the value that must follow
 KNOWN = (
-    ("--help", "-h", False),
-    ("--hydra-help", None, False),
-    ("--version", None, False),
-    ("--cfg", "-c", True),
-    ("--resolve", None, False),
-    ("--package", "-p", True),
-    ("--run", "-r", False),
-    ("--multirun", "-m", False),
-    ("--shell-completion", "-sc", False),
-    ("--config-path", "-cp", True),
-    ("--config-name", "-cn", True),
-    ("--config-dir", "-cd", True),
-    ("--info", "-i", False),  # one of INFO may follow
+    ("--help", "-h", ""),
+    ("--hydra-help", "", ""),
+    ("--version", "", ""),
+    ("--cfg", "-c", "job"),
+    ("--resolve", "", ""),
+    ("--package", "-p", "algorithm"),
+    ("--run", "-r", ""),
+    ("--multirun", "-m", ""),
+    ("--shell-completion", "-sc", ""),
+    ("--config-path", "-cp", "FOLDER"),
+    ("--config-name", "-cn", "config"),
+    ("--config-dir", "-cd", "mine/conf"),
+    ("--info", "-i", ""),  # one of INFO may follow
 )
-VALUED = {name for name, _, valued in KNOWN if valued}
+VALUED = {name: example for name, _, example in KNOWN if example}
 SHORT = {short: name for name, short, _ in KNOWN if short}
 ONE_JOB = ("--cfg", "--info")
 
@@ -52,7 +52,7 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         flags.append(name)
         if name in VALUED:
             if not equals and (not rest or rest[0].startswith("-")):
-                raise ConfigError(f"{name} needs a value, e.g. {name} {_example(name)}.")
+                raise ConfigError(f"{name} needs a value, e.g. {name} {VALUED[name]}.")
             flags.append(value if equals else rest.pop(0))
         elif name == "--info" and (equals or (rest[:1] and rest[0] in INFO)):
             flags.append(value if equals else rest.pop(0))
@@ -74,16 +74,6 @@ def _long(given: str) -> str:
         return begun[0]
     near = begun or (long if given.startswith("--") else list(SHORT))
     raise ConfigError(f"{given} is not a flag; the flags are {', '.join(long)}.{suggest(given, near)}")
-
-
-def _example(name: str) -> str:
-    examples = {
-        "--cfg": "job",
-        "--package": "algorithm",
-        "--config-dir": "mine/conf",
-        "--config-name": "config",
-    }
-    return examples.get(name, "FOLDER")
 
 
 def _check(flags: Sequence[str]) -> None:

@@ -27,8 +27,7 @@ from mobench.artifacts import freshness
 from mobench.artifacts.artifact import registered
 from mobench.artifacts.drawing import artifact_folder, assembled, read
 from mobench.errors import MobenchError, StoreError
-from mobench.jobs.portable import portable_config, portable_status
-from mobench.jobs.store import JobFolder
+from mobench.jobs.store import JobFolder, portable_config, portable_status
 from mobench.system.console import fail, say
 from mobench.system.files import write_atomic, write_json
 from mobench.system.paths import KEPT, outputs_root, results_root

@@ -14,7 +14,6 @@ started). Exit code 1 if something failed, died or was interrupted.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import socket
 import sys
@@ -229,25 +228,12 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--yes", action="store_true", help="delete without asking")
     parser.add_argument("--all", action="store_true", help="list finished jobs too")
-    parser.add_argument("--json", action="store_true", help="print a list of jobs with all fields as JSON")
     given = parser.parse_intermixed_args(list(words))
-    if given.json and given.failed:
-        parser.error("--json and --failed exclude each other; give only one of them")
-    if given.delete and (given.json or given.failed):
+    if given.delete and given.failed:
         parser.error("--delete goes with no other flag but --yes")
     if given.delete and not given.what:
         parser.error("--delete needs a query, such as problem=zdt2 or, for all jobs, 'job=*'")
     return given
-
-
-def _as_json(groups: Iterable[Group]) -> str:
-    """All jobs with all fields."""
-    rows = [
-        {"group": group, "name": s.name, "state": s.state, "folder": str(s.folder.path), **s.fields}
-        for group, _, listed in groups
-        for s in listed
-    ]
-    return json.dumps(rows, indent=2)
 
 
 def _run(given: argparse.Namespace) -> int:
@@ -266,13 +252,10 @@ def _run(given: argparse.Namespace) -> int:
                 [look(f) for f in folders(outputs_root())],
             )
         ]
-    if given.json:
-        say(_as_json(groups))
-    else:
-        for name, command, group in groups:
-            say("\n".join([f"{name}: {counted(group)}", *table(group, given.all)]))
-            if any(s.state in ("missing", *UNFINISHED) for s in group):
-                say(f"  to finish: {command}")
+    for name, command, group in groups:
+        say("\n".join([f"{name}: {counted(group)}", *table(group, given.all)]))
+        if any(s.state in ("missing", *UNFINISHED) for s in group):
+            say(f"  to finish: {command}")
     states = [state for _, _, group in groups for state in group]
     if given.failed:
         return rerun(states, configs)

@@ -18,9 +18,7 @@ _NO_CHOICE = re.compile(
     r"^(problem|oracle|algorithm|constraint|space|protocol|hardware|scale|logger)=(null|[\d.+-]*)$"
 )
 _FOLDER = re.compile(r"^\+{0,2}hydra\.run\.dir=")
-_REMOVED = re.compile(r"^~cross\.((?:settings|pairs)\.[^=]+)$")
 _ADDED = re.compile(r"^\+(cross\.)")
-_LISTED = re.compile(r"^(\+{0,2}(?:cross|jobs)\.[^=]+=)\[(.*)\]$", re.DOTALL)  # lists of overrides
 # groups and keys that change no job of an artifact
 HARMLESS = ("experiment", "scale", "logger", "rerun", "progress", "checkpoint", "data_root", "hydra")
 # values of `hardware` that are part of a job's identity
@@ -58,12 +56,8 @@ def normalise(overrides: Sequence[str]) -> list[str]:
                 "$MOBENCH_OUTPUTS/runs (default: outputs/runs). "
                 "Choose another location with MOBENCH_OUTPUTS=FOLDER."
             )
-        if match := _REMOVED.match(override):
-            override = f"cross.{match[1]}=null"
         # whether it is one more, or another value, is decided by what is there
         override = _ADDED.sub(r"\1", override)
-        if match := _LISTED.match(override):
-            override = f"{match[1]}[{','.join(_quoted(part) for part in _parts(match[2]))}]"
         if match := _NO_CHOICE.match(override):
             raise ConfigError(
                 f"{override} is not a valid choice; choose one of {', '.join(choices(match[1]))}."
@@ -87,36 +81,6 @@ def normalise(overrides: Sequence[str]) -> list[str]:
             override = f"++{override}"
         out.append(override)
     return out
-
-
-def _parts(text: str) -> list[str]:
-    """The elements of a list, as they were written: `a=[1,2],b` is two."""
-    out = [""]
-    depth = 0
-    quote = ""
-    for letter in text:
-        if quote:
-            quote = "" if letter == quote and not out[-1].endswith("\\") else quote
-        elif letter in "'\"":
-            quote = letter
-        elif letter in "[{(":
-            depth += 1
-        elif letter in "]})":
-            depth -= 1
-        elif letter == "," and depth == 0:
-            out.append("")
-            continue
-        out[-1] += letter
-    return [part.strip() for part in out if part.strip()]
-
-
-def _quoted(part: str) -> str:
-    """An override inside of a list is text for Hydra: `problem=ten` needs quotes,
-    which a shell may have taken.
-    """
-    if "=" not in part or part[0] in "'\"[{":
-        return part
-    return f'"{part}"' if '"' not in part else f"'{part}'"
 
 
 def shown(overrides: Sequence[str]) -> str:

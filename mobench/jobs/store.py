@@ -28,7 +28,7 @@ import socket
 import time
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -76,6 +76,32 @@ _UNREADABLE = (  # errors of a reader of tensors that was handed something else
 
 class UnfitError(StoreError):
     """A checkpoint cannot be continued; the message goes on from the name of its file."""
+
+
+def refuse_older(root: Path) -> None:
+    """Raise StoreError if the job folders below `root` carry the import paths of their parts in their
+    identity, as those written before November 2026 do: none of them would be found, and all jobs would run
+    again without a word.
+    """
+    with contextlib.suppress(OSError):
+        found = (root / "runs").stat()
+        _refuse_older(root / "runs", (found.st_dev, found.st_ino, found.st_mtime_ns))
+
+
+@functools.lru_cache(maxsize=8)
+def _refuse_older(runs: Path, state: tuple[int, int, int]) -> None:
+    """The same of a folder of jobs, looked at again when folders have come or gone."""
+    with contextlib.suppress(OSError, KeyError, TypeError, AttributeError):
+        with os.scandir(runs) as entries:
+            found = next(
+                (meta for entry in entries if (meta := Path(entry.path) / "meta.json").exists()), None
+            )
+        if found is not None and "_target_" in _plain(found)["identity"]["problem"]:
+            raise StoreError(
+                f"The jobs in {runs} were written by an older version of mobench with other folder names, "
+                f"so none of them would be found. Move them (mv {runs} {runs}-before), or choose "
+                f"another folder with MOBENCH_OUTPUTS=DIR."
+            )
 
 
 class JobFolder:
@@ -526,3 +552,18 @@ def columns(frame: pd.DataFrame, prefix: str) -> list[str]:
 def config_hash(config: Any) -> str:
     """First 10 hex digits of the SHA-256 of the canonical JSON of a plain nested configuration."""
     return sha256(json.dumps(config, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:10]
+
+
+def portable_config(config: Mapping[str, Any], data_root: str = "data") -> dict[str, Any]:
+    """Returns a configuration whose data lie in `data_root`, which is no part of a job's identity."""
+    found = {**config, "data_root": data_root}
+    if "data_root" in found["problem"]:
+        found["problem"] = {**found["problem"], "data_root": data_root}
+    return found
+
+
+def portable_status(status: Mapping[str, Any], digests: Mapping[str, str]) -> dict[str, Any]:
+    """Returns a status without the names of host and process, and with the digests of the files beside it:
+    the configuration is not the job's any more.
+    """
+    return {**{k: v for k, v in status.items() if k not in ("host", "pid")}, "sha256": dict(digests)}

@@ -33,7 +33,7 @@ def parameters(cls: type) -> list[str]:
 def load_class(target: str, where: str) -> type:
     """The class behind a `_target_`; a wrong path is one clear message."""
     try:
-        return _own_class(target) if target.startswith("mobench.") else get_class(target)
+        return get_class(target)
     except (ImportError, ValueError, AttributeError, TypeError) as error:
         if "non-class" in str(error):  # Hydra's word for what it has imported and does not take
             raise ConfigError(
@@ -43,12 +43,6 @@ def load_class(target: str, where: str) -> type:
                 "mobench.run(problem=FUNCTION(), ...) in Python (docs/networks.md)."
             ) from error
         raise ConfigError(f"{where}._target_={target!r} cannot be imported: {_why(target, error)}") from error
-
-
-@functools.cache
-def _own_class(target: str) -> type:
-    """A class of mobench, looked up once; one of a user's own may be edited and imported again."""
-    return get_class(target)
 
 
 def _why(target: str, error: Exception) -> str:
@@ -107,7 +101,9 @@ class Part:
             raise ConfigError(message) from error
 
     def faults(self) -> list[str]:
-        """Returns what the constructor would not take: unknown names, and no numbers where it has numbers."""
+        """Returns what the constructor would not take: unknown names; text, lists, mappings and switches
+        where the annotation names nothing but numbers, and fractions where it names whole ones.
+        """
         known = parameters(self.cls)
         unknown = [
             f"{self.where}.{key} is unknown; {self.where} takes "
@@ -115,12 +111,6 @@ class Part:
             for key in self.arguments
             if key not in known
         ]
-        return [*self._no_numbers(), *unknown]
-
-    def _no_numbers(self) -> list[str]:
-        """Text, lists, mappings and switches where the annotation names nothing but numbers, and fractions
-        where it names whole ones.
-        """
         found = []
         for name, (whole, default) in _numbers(self.cls).items():
             value = self.arguments.get(name)
@@ -129,7 +119,7 @@ class Part:
                 found.append(f"{self.where}.{name}={value!r} must be a number{such}.")
             elif whole and isinstance(value, float) and math.isfinite(value) and value != int(value):
                 found.append(f"{self.where}.{name}={value} must be a whole number{such}.")
-        return found
+        return found + unknown
 
 
 def read(value: Any, where: str, infinite: list[str] | None = None) -> Any:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup
 
-from mobench.config.method_names import NAMES
+from mobench.artifacts.style import METHODS
 from mobench.report.boards import score_boards
 from mobench.report.model import VERDICTS, DataSet, Entry, Paper, Site, mark
 from mobench.report.runtime import runtime
@@ -47,7 +47,8 @@ def _environment() -> jinja2.Environment:
         "fact": fact,
         "url": quote,
         "mark": mark,
-        "proper": lambda name: NAMES.get(name, name),  # a method of somebody else's has no other name
+        # a method of somebody else's has no other name
+        "proper": lambda name: METHODS[name].name if name in METHODS else name,
     }
     env.globals |= {
         "navigation": NAVIGATION,

@@ -15,6 +15,7 @@ from typing import Any, cast
 from PIL import Image
 
 from mobench.artifacts.claims import Claim, Verdict
+from mobench.cli.status import look
 from mobench.errors import MobenchError, StoreError
 from mobench.jobs.store import JobFolder
 from mobench.report.model import VERDICTS, Entry, Figure, Job, Paper, Site
@@ -179,40 +180,16 @@ def artifacts(root: Path, expected: Sequence[str] = ()) -> Site:
     return Site(found, [], assets)
 
 
-def _job(folder: Path, kept: bool) -> Job:
-    job = Job(folder.name, "unreadable", kept=kept)
-
-    def load(name: str) -> dict[str, Any]:
-        try:
-            value = read_json(folder / name)
-            if not isinstance(value, dict):
-                raise ValueError("not an object")
-            return value
-        except FileNotFoundError:
-            return {}
-        except (StoreError, ValueError) as error:
-            job.detail = f"{name} could not be loaded ({error})"
-            return {}
-
-    status = load("status.json")
-    job.origin = load("meta.json")
-    job.status = str(status.get("status") or "unreadable")
-    if job.status == "unreadable":
-        job.detail = job.detail or "status.json is missing"
-    elif status.get("error"):
-        job.detail = text(status["error"])
-    elif job.status == "running" and "step" in status:
-        job.detail = f"step {text(status['step'])} of {text(status.get('steps'))}"
+def _job(path: Path, kept: bool) -> Job:
+    seen = look(JobFolder(path))
+    job = Job(path.name, seen.state, "" if seen.state == "done" else seen.words, kept=kept)
     try:
-        JobFolder(folder).check("final.csv")
-        present = (folder / "final.csv").exists()
+        found = read_json(path / "meta.json")
+        job.origin = found if isinstance(found, dict) else {}
+    except FileNotFoundError:
+        pass
     except StoreError as error:
-        job.status = "unreadable"
-        job.detail = str(error).removeprefix(f"{folder}/")
-    else:
-        if job.status == "done" and not present:
-            job.status = "unreadable"
-            job.detail = "final.csv is missing"
+        job.detail = job.detail or f"meta.json could not be loaded ({error})"
     return job
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
+import moocore
 import numpy as np
 
 from mobench.errors import ConfigError, PreferenceError, suggest
@@ -90,7 +91,7 @@ def choose(
         good = kept
     if chosen is None:
         return rows.iloc[[_first(np.flatnonzero(good), rows[free[0]].to_numpy(dtype=float)[good])]]
-    candidates = np.flatnonzero(good)[_nondominated(F[good])]
+    candidates = np.flatnonzero(good)[moocore.is_nondominated(F[good], keep_weakly=True)]
     scaled = _scaled(F[candidates])
     if chosen == "knee":
         distance = scaled.sum(1)
@@ -121,16 +122,6 @@ def pseudo_weights(scaled: np.ndarray) -> np.ndarray:
     # the nadir point itself favours none
     found: np.ndarray = np.where(total > 0, share / np.where(total > 0, total, 1.0), 1.0 / scaled.shape[1])
     return found
-
-
-def _nondominated(F: np.ndarray) -> np.ndarray:
-    """Returns which rows (K, M) no other row dominates."""
-    order = np.lexsort(F.T[::-1])  # a row is dominated by earlier ones only
-    kept: list[int] = []
-    for i in order:
-        if not any((F[k] <= F[i]).all() and (F[k] < F[i]).any() for k in kept):
-            kept.append(int(i))
-    return np.sort(np.array(kept))
 
 
 def _weights(weights: Sequence[float] | None, n: int) -> np.ndarray:

@@ -1,4 +1,4 @@
 """Many jobs: which ones a command means, how launchers run them, and drawing their artifacts.
 
-May import: artifacts, comparison, config, jobs, metrics, system, errors.
+May import: artifacts, comparison, config, jobs, system, errors.
 """

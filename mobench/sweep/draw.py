@@ -7,7 +7,6 @@ import os
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from mobench.config import overrides
@@ -23,21 +22,8 @@ MANY = 8  # artifacts from which on they are drawn by several processes
 MOST_DRAWERS = 4  # each holds a copy of the libraries: half a gigabyte
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """One artifact that is to be drawn: its configuration, the folders of its jobs,
-    the overrides of its command.
-    """
-
-    id: str
-    config: dict[str, Any]
-    folders: dict[str, JobFolder]
-    overrides: list[str]
-
-    def quiet(self) -> Drawing:
-        """Returns the same without W&B."""
-        logger = {**self.config["logger"], "name": "local"}
-        return Drawing(self.id, {**self.config, "logger": logger}, self.folders, self.overrides)
+# its id, configuration, folders of its jobs, and overrides of its command
+Drawing = tuple[str, dict[str, Any], dict[str, JobFolder], list[str]]
 
 
 def draw(plan: Plan) -> bool:
@@ -46,17 +32,17 @@ def draw(plan: Plan) -> bool:
     Returns:
         Whether all were drawn.
     """
-    drawings = []
+    # W&B wants its runs in one process
+    online = any(wandb_log.mode(config) for config in plan.artifacts.values())
+    drawings: list[Drawing] = []
     for id, config in plan.artifacts.items():
         folders = {job.name: job.folder for job in plan.jobs if job.artifact == id}
         found = {**config, "refused": plan.refused.get(id, {})}
-        drawings.append(Drawing(id, found, folders, plan.commands[id]))
-    # W&B wants its runs in one process
-    online = any(wandb_log.mode(config) for config in plan.artifacts.values())
-    if online or not worthwhile(len(drawings)):
-        drawn = [_drawn(drawing) for drawing in drawings]
-    else:
-        drawn = in_processes(_drawn, [drawing.quiet() for drawing in drawings])
+        if not online:
+            found["logger"] = {**config["logger"], "name": "local"}
+        drawings.append((id, found, folders, plan.commands[id]))
+    apart = not online and worthwhile(len(drawings))
+    drawn = in_processes(_drawn, drawings) if apart else [_drawn(drawing) for drawing in drawings]
     return all(drawn)
 
 
@@ -82,16 +68,17 @@ def _drawn(drawing: Drawing) -> bool:
     """Draw one artifact; whether that was possible."""
     from mobench.artifacts import draw
 
+    id, _, _, command = drawing
     try:
-        return draw(drawing.id, drawing.config, drawing.folders, drawing.overrides)
+        return draw(*drawing)
     except MobenchError as error:
-        fail(f"{drawing.id} is not drawn: {error}")
+        fail(f"{id} is not drawn: {error}")
     except Exception as error:  # noqa: BLE001  one drawing's fault must not cost the others
-        said = f"{drawing.id} is not drawn: {type(error).__name__}: {error}"
-        changed = overrides.changed(drawing.overrides)
+        said = f"{id} is not drawn: {type(error).__name__}: {error}"
+        changed = overrides.changed(command)
         if changed:
             said += (
-                f". The drawing expects the settings of conf/experiment/{drawing.id}.yaml, which "
+                f". The drawing expects the settings of conf/experiment/{id}.yaml, which "
                 f"{overrides.shown(changed)} changes. The rows of its jobs are complete: load them with "
                 "mobench.runs(), or repeat the command without this override to draw the artifact."
             )

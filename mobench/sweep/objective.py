@@ -19,13 +19,12 @@ from typing import Any
 
 import pandas as pd
 
-from mobench import metrics
 from mobench.config.overrides import shown
 from mobench.errors import ConfigError, suggest
 from mobench.jobs.build import make_job
 from mobench.jobs.rows import hypervolume_fault
 from mobench.jobs.run import run
-from mobench.jobs.store import JobFolder, columns
+from mobench.jobs.store import JobFolder
 
 HYPERVOLUME = "hypervolume"
 WAIT = 0.2  # seconds between looks at a job that another worker runs
@@ -106,17 +105,10 @@ def value(folder: JobFolder, name: str, direction: str | None = None) -> float:
         ConfigError: final.csv has no such column of numbers; with those that it has.
     """
     rows = folder.final()
-    volumes = rows.groupby(["output", "seed"]).ngroups
-    rows = rows[rows["output"] == rows["output"].iloc[0]]
-    done = rows["status"] == "done"
-    if name == HYPERVOLUME:  # a seed from which no run came back counts 0
-        ref = folder.meta()["hypervolume"]["reference_point"]
-        seconds = folder.config()["record"].get("hypervolume_seconds", metrics.SECONDS) / volumes
-        points = [
-            rows.loc[done & (rows["seed"] == seed), columns(rows, "f_")].to_numpy()
-            for seed in rows["seed"].unique()
-        ]
-        return sum(metrics.bounded_hypervolume(p, ref, seconds).value for p in points) / len(points)
+    output = rows["output"].iloc[0]
+    rows = rows[rows["output"] == output]
+    if name == HYPERVOLUME:  # a seed from which no run came back has none, and counts 0
+        return sum(folder.meta()["hypervolume"][output].values()) / rows["seed"].nunique()
     numbers = [column for column in rows.columns if pd.api.types.is_numeric_dtype(rows[column])]
     if name not in numbers:
         known = [HYPERVOLUME, *(column for column in numbers if column not in ("run", "seed"))]
@@ -124,4 +116,5 @@ def value(folder: JobFolder, name: str, direction: str | None = None) -> float:
             f"objective={name!r} is not a column; choose one of {', '.join(known)}.{suggest(name, known)}"
         )
     mean = float(rows[name].mean(skipna=False))
-    return mean if done.all() and math.isfinite(mean) else WORST.get(str(direction), math.nan)
+    done = (rows["status"] == "done").all()
+    return mean if done and math.isfinite(mean) else WORST.get(str(direction), math.nan)

@@ -17,7 +17,7 @@ PLAIN = str.maketrans(
 )
 
 STOPPED = 130  # exit code of a process that Ctrl-C stopped
-LINE = 5.0  # seconds between plain lines of progress, at least
+LINE = 5.0  # seconds between lines of progress, at least
 
 
 def say(text: str, stream: Any = None) -> None:
@@ -52,31 +52,13 @@ def duration(seconds: float) -> str:
 
 
 def progress(label: str, start: int, total: int) -> Callable[[int], None]:
-    """Returns what is to be called with each step that has been reached: a bar on a terminal, plain lines
-    elsewhere.
+    """Returns what is to be called with each step that has been reached; it prints a line every few seconds.
 
     Args:
         label: what lines call the job.
         start: the step that training continues from.
         total: the last step.
     """
-    return _bar(label, start, total) if sys.stderr.isatty() else _lines(label, start, total)
-
-
-def _bar(label: str, start: int, total: int) -> Callable[[int], None]:
-    from tqdm import tqdm  # a person at a terminal alone waits for it
-
-    bar = tqdm(total=total, initial=start, desc=label, unit="step", leave=False)
-
-    def update(t: int) -> None:
-        bar.update(t - bar.n)
-        if t >= total:
-            bar.close()
-
-    return update
-
-
-def _lines(label: str, start: int, total: int) -> Callable[[int], None]:
     began = time.monotonic()
     last = began
 
