@@ -72,7 +72,6 @@ def moving(path: np.ndarray) -> bool:
 
 
 def through(job: JobRows) -> np.ndarray:
-    """Returns the point of the lines."""
     return np.array(job.config["algorithm"]["line_through"], dtype=float)
 
 
@@ -122,7 +121,6 @@ def table_lines(
 
 
 def largest(rises: np.ndarray) -> float:
-    """Returns the largest change among preferences whose runs finished; NaN if none did."""
     return float(np.nanmax(rises)) if np.isfinite(rises).any() else float("nan")
 
 

@@ -35,13 +35,7 @@ class Tasks(ABC):
         """Number of tasks."""
 
     @property
-    def data(self) -> str:
-        """What the images are."""
-        return str(self.rows.meta["data"])
-
-    @property
     def D(self) -> int:
-        """Inner steps."""
         oracle = self.rows.config["oracle"]
         return int(oracle.get("inner", oracle)["inner_steps"])
 
@@ -121,7 +115,6 @@ def change(first: pd.Series, last: pd.Series) -> Mean:
 
 
 def ends(means: Mapping[Any, Mean], digits: str, unit: str = "") -> str:
-    """Writes the intervals of several means."""
     return "; ".join(f"{name}: {mean.ends(digits, unit)}" for name, mean in means.items())
 
 

@@ -80,12 +80,10 @@ class Scenario:
 
     @property
     def name(self) -> str:
-        """Name in the paper."""
         return SCENARIOS[self.key]
 
     @property
     def on_mnist(self) -> bool:
-        """Whether it is of MNIST's half."""
         return self.key[0] == "m"
 
     @property
@@ -95,22 +93,18 @@ class Scenario:
 
     @cached_property
     def data(self) -> str:
-        """What the images are."""
         return str(self.jobs["ls"].meta["data"])
 
     @property
     def seeds(self) -> int:
-        """How many were run."""
         return len(self.jobs["ls"].config["seeds"])
 
     @property
     def first_seed(self) -> int:
-        """The seed of panels that draw one."""
         return int(self.jobs["ls"].final["seed"].iloc[0])
 
     @property
     def span(self) -> str:
-        """How many seeds were run, in words."""
         return "one seed" if self.seeds == 1 else f"{self.seeds} seeds"
 
     @property
@@ -132,7 +126,6 @@ class Scenario:
         return next((n for n in (name, name.replace("ada", "omd")) if n in self.jobs), None)
 
     def has(self, column: str) -> bool:
-        """Whether the column was run."""
         return self.job(column) is not None
 
     def source(self, column: str) -> tuple[JobRows, str]:
@@ -160,16 +153,13 @@ class Scenario:
         return rows[METRICS.get(name, name)].to_numpy(dtype=float) if len(rows) else np.array([np.nan])
 
     def runs(self, column: str) -> RunCount:
-        """How many seeds of a column finished."""
         job, output = self.source(column)
         return RunCount.of(job.final[job.final["output"] == output])
 
     def mean(self, column: str, name: str) -> float:
-        """Mean over seeds."""
         return float(self.values(column, name).mean())
 
     def over(self, column: str, name: str) -> Mean:
-        """Mean over seeds, with an interval of three or more."""
         return Mean(self.values(column, name), least=3)
 
     def gap(self, one: str, other: str, name: str) -> Mean:
