@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -57,12 +58,10 @@ class Board:
 
     @property
     def key(self) -> str:
-        """What the board is called in tables and sentences."""
         return f"{self.name} by angle" if self.angular else self.name
 
     @property
     def title(self) -> str:
-        """What the board is called in figures."""
         return f"{TITLES[self.name]}: angle" if self.angular else TITLES[self.name]
 
     @cached_property
@@ -89,11 +88,6 @@ class Board:
         return statistics.order(means, share)
 
     @cached_property
-    def partly(self) -> list[str]:
-        """Methods with rows of some of the ranking problems only: refused by others, or not computed."""
-        return sorted(set(self._ranked["method"]) - set(self.methods))
-
-    @cached_property
     def _ranked(self) -> pd.DataFrame:
         return self.rows[self.rows["problem"].isin(self.problems)]
 
@@ -111,17 +105,14 @@ class Board:
 
     @cached_property
     def scores(self) -> dict[str, float]:
-        """The mean score of each method that ranks."""
         return dict(zip(self.methods, statistics.scores(self.array()).tolist(), strict=True))
 
     @cached_property
     def draws(self) -> np.ndarray:
-        """Bootstrapped scores (draws, methods)."""
         return statistics.bootstrap(self.array())
 
     @cached_property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """95 % intervals of the scores."""
         low, high = statistics.interval(self.draws)
         return {m: (float(a), float(b)) for m, a, b in zip(self.methods, low, high, strict=True)}
 
@@ -145,12 +136,10 @@ class Board:
 
     @property
     def leader(self) -> str | None:
-        """The method that leads: the first one, if an interval separates it from the second."""
         return self.methods[0] if tuple(self.methods[:2]) in self.separated else None
 
     @property
     def close(self) -> list[str]:
-        """Methods that cannot be told apart from the first one."""
         first = self.methods[0]
         apart = {name for pair in self.separated if first in pair for name in pair}
         return [name for name in self.methods[1:] if name not in apart]
@@ -172,7 +161,6 @@ class Board:
 
     @cached_property
     def ranks(self) -> dict[str, float]:
-        """Mean ranks, for the Friedman test and its diagram only."""
         return dict(zip(self.methods, statistics.ranks(self.blocks).tolist(), strict=True))
 
     @property
@@ -183,7 +171,6 @@ class Board:
 
     @cached_property
     def tests(self) -> dict[str, float]:
-        """Holm's p-values of Wilcoxon's test of every other method against the baseline."""
         base = self.blocks[self.methods.index(self.baseline)]
         others = [name for name in self.methods if name != self.baseline]
         p = [statistics.wilcoxon(self.blocks[self.methods.index(name)], base) for name in others]
@@ -197,14 +184,13 @@ class Board:
         return statistics.profile(needed, FACTORS)
 
     def reached(self, method: str) -> float:
-        """Share of problems, studies and seeds on which a method reached the target."""
         own = self._ranked[self._ranked["method"] == method]
         return float(own["gradients"].notna().mean())
 
     def lines(self) -> list[dict[str, object]]:
-        """Rows of the table: each method over all problems, then on each problem."""
         out = [self._total(place, name) for place, name in enumerate(self.methods, start=1)]
-        out += [self._below(name) for name in self.partly]
+        # refused by some of the ranking problems, or not computed there
+        out += [self._below(name) for name in sorted(set(self._ranked["method"]) - set(self.methods))]
         if self.angular:  # the columns are those of the board by score, which has the lines of the problems
             return [_in_degrees(line) for line in out]
         for problem in problems_of(self.name):
@@ -215,50 +201,30 @@ class Board:
 
     def _total(self, place: int, name: str) -> dict[str, object]:
         low, high = self.intervals[name]
-        own = self._ranked[self._ranked["method"] == name]
-        return {
-            "board": self.key,
-            "problem": "all",
-            "method": name,
-            "place": place,
-            "score": self.scores[name],
-            "low": low,
-            "high": high,
-            "mean rank": self.ranks[name],
-            "p (Holm)": self.tests.get(name, float("nan")),
-            **_means(own),
-            "reached": self.reached(name),
-            "note": f"baseline; {len(self.problems)} problems" if name == self.baseline else "",
-        }
+        note = f"baseline; {len(self.problems)} problems" if name == self.baseline else ""
+        found = {"place": place, "score": self.scores[name], "low": low, "high": high}
+        found |= {"mean rank": self.ranks[name], "p (Holm)": self.tests.get(name, float("nan"))}
+        return self._row("all", name, self._ranked[self._ranked["method"] == name], found, note)
 
     def _below(self, name: str) -> dict[str, object]:
         """A method that does not run on all ranking problems: no place, means over those it runs on."""
         own = self._ranked[self._ranked["method"] == name]
-        ran = own["problem"].nunique()
-        return {
-            "board": self.key,
-            "problem": "all",
-            "method": name,
-            "score": float(own["score"].mean()),
-            **_means(own),
-            "reached": self.reached(name),
-            "note": f"on {ran} of {len(self.problems)} problems, so without a place",
-        }
+        note = f"on {own['problem'].nunique()} of {len(self.problems)} problems, so without a place"
+        return self._row("all", name, own, {"score": float(own["score"].mean())}, note)
 
     def _line(self, problem: str, name: str, own: pd.DataFrame) -> dict[str, object]:
         values = own.sort_values(["study", "seed"])["score"].to_numpy().reshape(1, 1, len(STUDIES), -1)
         low, high = statistics.interval(statistics.bootstrap(values, 500))
-        return {
-            "board": self.name,
-            "problem": problem,
-            "method": name,
-            "score": float(values.mean()),
-            "low": float(low[0]),
-            "high": float(high[0]),
-            **_means(own),
-            "reached": float(own["gradients"].notna().mean()),
-            "note": "" if problem in self.problems else "not ranked",
-        }
+        found = {"score": float(values.mean()), "low": float(low[0]), "high": float(high[0])}
+        return self._row(problem, name, own, found, "" if problem in self.problems else "not ranked")
+
+    def _row(
+        self, problem: str, name: str, own: pd.DataFrame, found: dict[str, Any], note: str
+    ) -> dict[str, object]:
+        means = {m: float(own[m].mean()) for m in MEASURES if m not in ("score", "seconds")}
+        reached = float(own["gradients"].notna().mean())
+        who = {"board": self.key, "problem": problem, "method": name}
+        return {**who, **found, **means, "reached": reached, "note": note}
 
 
 def _in_degrees(line: dict[str, object]) -> dict[str, object]:
@@ -266,10 +232,6 @@ def _in_degrees(line: dict[str, object]) -> dict[str, object]:
     ends = {"low": "high", "high": "low"}
     turned = {name: -float(line[of]) for name, of in ends.items() if of in line}  # type: ignore[arg-type]
     return {name: value for name, value in line.items() if name not in ("score", "p (Holm)")} | turned
-
-
-def _means(own: pd.DataFrame) -> dict[str, float]:
-    return {name: float(own[name].mean()) for name in MEASURES if name not in ("score", "seconds")}
 
 
 def boards(rows: pd.DataFrame, names: Iterable[str] = tuple(TITLES)) -> list[Board]:
@@ -302,23 +264,14 @@ def by_angle(shown: Sequence[Board]) -> list[Board]:
 
 
 def ignoring(board: Board) -> list[str]:
-    """Methods of a board that ignore preferences, which its board by angle only names."""
     return sorted(name for name in set(board.rows["method"]) if not follows(name))
 
 
-def kept_order(board: Board, again: Board) -> dict[tuple[str, str], bool]:
-    """Whether each pair that an interval separates has the same order in the replication."""
-    scores = again.scores
-    return {
-        (one, other): scores[one] > scores[other]
-        for one, other in board.separated
-        if one in scores and other in scores
-    }
-
-
 def replicated(shown: Sequence[Board], again: Sequence[Board]) -> dict[str, list[bool]]:
-    """For each board with a replication, whether its separated pairs keep their order."""
-    other = {board.key: board for board in again}
+    """For each board with a replication, whether each pair that an interval separates keeps its order."""
+    other = {board.key: board.scores for board in again}
     return {
-        board.key: list(kept_order(board, other[board.key]).values()) for board in shown if board.key in other
+        board.key: [scores[one] > scores[two] for one, two in board.separated if {one, two} <= set(scores)]
+        for board in shown
+        if (scores := other.get(board.key)) is not None
     }

@@ -90,7 +90,6 @@ def _of_job(job: JobRows, names: Sequence[str]) -> Runs:
 
 
 def counted(F: np.ndarray, G: np.ndarray) -> np.ndarray:
-    """Which points count: finite and feasible (k,)."""
     out: np.ndarray = np.isfinite(F).all(1) & (G <= FEASIBLE).all(1)
     return out
 
@@ -111,7 +110,6 @@ class Ruler:
     target: float | None
 
     def reference(self, seed: int) -> tuple[Reference, float]:
-        """The reference of a seed, and its best volume."""
         key, found = self.references.of(self.problem, self.name, seed)
         return found, self.references.best(key, self.count)
 

@@ -12,7 +12,7 @@ REPETITIONS = 200
 LEVEL = 0.05
 
 
-def copies_called_different(board: Board, repetitions: int = REPETITIONS) -> float:
+def copies_called_different(board: Board) -> float:
     """Share of the repetitions in which Wilcoxon's test calls a method different from its copy.
 
     Two tunings of one method: on each problem two studies of the three, in random order, each with half of
@@ -21,7 +21,7 @@ def copies_called_different(board: Board, repetitions: int = REPETITIONS) -> flo
     scores = board.array()
     methods, problems, studies, seeds = scores.shape
     called = 0
-    for repetition in range(repetitions):
+    for repetition in range(REPETITIONS):
         rng = np.random.default_rng(repetition)
         own = scores[repetition % methods]
         one = np.empty(problems)
@@ -32,4 +32,4 @@ def copies_called_different(board: Board, repetitions: int = REPETITIONS) -> flo
             one[p] = own[p, first, order[: seeds // 2]].mean()
             other[p] = own[p, second, order[seeds // 2 :]].mean()
         called += statistics.wilcoxon(one, other) < LEVEL
-    return called / repetitions
+    return called / REPETITIONS

@@ -101,7 +101,6 @@ class References:
         return key, self._made[key]
 
     def best(self, key: str, count: int) -> float:
-        """The best volume of a number of points of a reference that was made."""
         if (key, count) not in self._best:
             found = stored().get(f"best.{key}.{count}")
             self._best[key, count] = self._made[key].best(count) if found is None else float(found)
@@ -216,7 +215,6 @@ def compute(
 
 
 def main(names: Sequence[str]) -> None:
-    """Computes the file, for these problems of the comparison or for all."""
     from mobench.config import compose
     from mobench.jobs.build import make_job
 

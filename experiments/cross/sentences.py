@@ -50,14 +50,12 @@ def _and(words: Sequence[str]) -> str:
 
 
 def _told(value: float, low: float, high: float) -> str:
-    """What an interval of a difference says."""
     if low > 0:
         return "is better than"
     return "is worse than" if high < 0 else "cannot be distinguished from"
 
 
 def leader(board: Board) -> str:
-    """Says which method leads, and by how much; or that none does."""
     over = f"Over {problems_in_words(len(board.problems))}"
     first, second = board.methods[:2]
     if board.leader is not None:
@@ -85,7 +83,6 @@ def left_out(board: Board) -> str:
 
 
 def maximum_or_sum(board: Board) -> str:
-    """Compares Tchebycheff scalarization with a weighted sum."""
     found = board.difference("tch", "ls")
     return (
         f"Tchebycheff scalarization {_told(*found)} linear scalarization, both "
@@ -94,13 +91,11 @@ def maximum_or_sum(board: Board) -> str:
 
 
 def shortest(board: Board) -> str:
-    """Compares MGDA with a weighted sum."""
     found = board.difference("mgda", "ls")
     return f"The shortest common gradient (MGDA) {_told(*found)} a tuned weighted sum: {_signed(*found)}."
 
 
 def against_conflict(board: Board) -> str:
-    """Compares the best method against conflicting gradients with a weighted sum."""
     conflict = ("pcgrad", "cagrad", "upgrad", "nash_mtl", "imtl_g")
     best = max((name for name in conflict if name in board.methods), key=lambda name: board.scores[name])
     found = board.difference(best, "ls")
@@ -111,8 +106,15 @@ def against_conflict(board: Board) -> str:
 
 
 def tuning(board: Board) -> str:
-    """Says how much two tunings of one method differ, and two seeds."""
-    between, noise = _tuning(board)
+    # mean differences over methods and problems; intervals over problems
+    scores = board.array()
+    means = scores.mean(3)
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    tunings = np.mean([np.abs(means[:, :, a] - means[:, :, b]) for a, b in pairs], axis=0).mean(0)
+    seeds = np.abs(scores[..., :, None] - scores[..., None, :]).sum((3, 4)) / (
+        scores.shape[3] * (scores.shape[3] - 1)
+    )
+    between, noise = _over_problems(tunings), _over_problems(seeds.mean((0, 2)))
     return (
         f"Two tunings of one method on one problem differ by {between[0]:.3f} [{between[1]:.3f}, "
         f"{between[2]:.3f}] on average (means over {board.array().shape[3]} seeds), two seeds "
@@ -122,7 +124,6 @@ def tuning(board: Board) -> str:
 
 
 def feasible(board: Board) -> str:
-    """Says which share of each method's points is feasible."""
     found = board.array("feasible")
     low, high = statistics.interval(statistics.bootstrap(found))
     mean = found.mean((1, 2, 3))
@@ -169,7 +170,6 @@ def conclusions(shown: Sequence[Board], again: Sequence[Board], others: Sequence
 
 
 def _leads(shown: Sequence[Board]) -> str:
-    """Who leads which board, with the interval, and on which nobody does."""
     said = [
         f"{name_of(board.leader)} leads `{board.name}`, {_ahead(board, *board.methods[:2])}"
         for board in shown
@@ -182,7 +182,6 @@ def _leads(shown: Sequence[Board]) -> str:
 
 
 def _beating(shown: Sequence[Board]) -> str:
-    """Which methods are better than the tuned baseline of a board, and how many are worse."""
     better = [
         f"{name_of(name)} on `{board.name}` ({_ahead(board, name, board.baseline)})"
         for board in shown
@@ -203,7 +202,6 @@ def _kept(found: Mapping[str, Sequence[bool]]) -> str:
 
 
 def _over_budgets(own: Mapping[int, Board]) -> str:
-    """How many methods are better and worse than the baseline with each budget, and who leads."""
     methods = common(own)
     counts = {k: [len(set(methods) & set(names)) for names in (b.better, b.worse)] for k, b in own.items()}
     each = [f"{better} better and {worse} worse with {budget}" for budget, (better, worse) in counts.items()]
@@ -230,20 +228,6 @@ def _where(board: Board) -> str:
     return f", and {_signed(value, float(low), float(high))} on the {len(chosen)} with concave fronts"
 
 
-def _tuning(board: Board) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
-    """Mean difference of two tunings, and of two seeds of one, over methods and problems; intervals over
-    problems.
-    """
-    scores = board.array()
-    means = scores.mean(3)
-    pairs = [(0, 1), (0, 2), (1, 2)]
-    tunings = np.mean([np.abs(means[:, :, a] - means[:, :, b]) for a, b in pairs], axis=0).mean(0)
-    seeds = np.abs(scores[..., :, None] - scores[..., None, :]).sum((3, 4)) / (
-        scores.shape[3] * (scores.shape[3] - 1)
-    )
-    return _over_problems(tunings), _over_problems(seeds.mean((0, 2)))
-
-
 def _over_problems(values: np.ndarray) -> tuple[float, float, float]:
     rng = np.random.default_rng(0)
     draws = values[rng.integers(0, len(values), (statistics.DRAWS, len(values)))].mean(1)
@@ -252,7 +236,6 @@ def _over_problems(values: np.ndarray) -> tuple[float, float, float]:
 
 
 def replication(shown: Sequence[Board], again: Sequence[Board]) -> str:
-    """How many of the pairs that an interval separates keep their order, board by board."""
     found = replicated(shown, again) | replicated(by_angle(shown), by_angle(again))
     if not found:
         return "No rows of the replication are kept yet."
@@ -288,7 +271,6 @@ def copies(shown: Sequence[Board]) -> str:
 
 
 def page() -> str:
-    """The page with the sentences of the kept rows."""
     text = PAGE.read_text(encoding="utf-8")
     kept = rows.kept(0)
     shown = boards(kept)
@@ -306,7 +288,6 @@ def _numbered(found: Sequence[str]) -> str:
 
 
 def _between(text: str, begin: str, end: str, words: str) -> str:
-    """A text with other words between two marks."""
     before, _, rest = text.partition(begin)
     _, _, after = rest.partition(end)
     return f"{before}{begin}\n{words}\n{end}{after}"

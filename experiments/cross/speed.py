@@ -71,7 +71,6 @@ def budgets(every: Sequence[Board]) -> list[dict[int, Board]]:
 
 
 def common(own: Mapping[int, Board]) -> list[str]:
-    """Methods with a place on the boards of all budgets."""
     first, *others = own.values()
     return [name for name in first.methods if all(name in board.methods for board in others)]
 

@@ -13,14 +13,12 @@ from mobench.sweep import boards
 
 @functools.cache
 def table() -> dict[str, Any]:
-    """The node `cross` of the experiment."""
     path = conf_dir() / "experiment" / "cross" / "zoo.yaml"
     found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))["cross"]
     return {key: value for key, value in found.items() if key != "only"}  # which depends on the scale
 
 
 def boards_of() -> dict[str, Any]:
-    """Its boards by name."""
     found: dict[str, Any] = table()["boards"]
     return found
 
@@ -30,6 +28,5 @@ def problems_of(board: str) -> dict[str, list[str]]:
 
 
 def ranking(board: str) -> list[str]:
-    """The problems of a board that rank."""
     beside = boards_of()[board].get("beside") or []
     return [name for name in problems_of(board) if name not in beside]

@@ -55,7 +55,6 @@ def zoo(a: Artifact) -> None:
 
 
 def other_budgets() -> list[str]:
-    """Names of the boards that ask what another one asks with another budget."""
     return [name for board, own in BUDGETS.items() for name in own.values() if name != board]
 
 
@@ -65,7 +64,6 @@ def _columns(lines: list[dict[str, object]]) -> list[str]:
 
 
 def computed(jobs: Mapping[str, JobRows]) -> pd.DataFrame:
-    """The rows of the pairs that this command ran."""
     pairs: dict[tuple[str, str, str], list[JobRows]] = {}
     for name, job in jobs.items():
         board, problem, method = name.split(".")[:3]
@@ -92,7 +90,6 @@ def beside_kept(fresh: pd.DataFrame, replication: int) -> pd.DataFrame:
 
 
 def name_of(method: str) -> str:
-    """What readers call a method."""
     return st.METHODS[method].name if method in st.METHODS else method.replace("_", " ")
 
 
@@ -178,7 +175,6 @@ def check(a: Artifact, every: pd.DataFrame, replication: int) -> None:
 
 
 def check_replication(a: Artifact, name: str, kept: Mapping[str, list[bool]]) -> None:
-    """Whether pairs that an interval separates keep their order, over all boards that have a replication."""
     every = [held for own in kept.values() for held in own]
     if not every:
         return

@@ -126,7 +126,6 @@ def draw(a: Artifact, shown: Mapping[str, Curves], ends: Mapping[str, float]) ->
 
 
 def judge_asymptotic(a: Artifact, c: Curves) -> None:
-    """The mean violation keeps falling."""
     mean = c.column("violation").mean(0)
     last = c.steps[-1]
     early = float(mean[(c.steps >= last / 20) & (c.steps < last / 10)].mean())
@@ -137,8 +136,7 @@ def judge_asymptotic(a: Artifact, c: Curves) -> None:
         "asymptotic",
         falls.because("a pilot has 0.42 times").also(
             f"over the earlier ones {early:.4f}; at the end {100 * c.feasible.mean():.0f} % of the runs are "
-            "feasible, the "
-            f"largest violation is {c.final['violation'].max():.2f}; standard deviation of the final x "
-            f"{std(c.x_end):.4f}"
+            f"feasible, the largest violation is {c.final['violation'].max():.2f}; standard deviation of "
+            f"the final x {std(c.x_end):.4f}"
         ),
     )

@@ -9,7 +9,7 @@ to 109 and five preferences among 42 settings (both forms; gamma_0 of .1, .4, 1 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -80,7 +80,6 @@ class Curves(AtPreference):
 
     @property
     def V(self) -> float:
-        """Their mean."""
         return float(self.V_end.mean())
 
     def rate(self, user: int) -> np.ndarray:
@@ -93,17 +92,14 @@ class Curves(AtPreference):
 
 
 def at(job: JobRows, lam1: float) -> Curves:
-    """Returns the runs at lambda = (lambda_1, 1 - lambda_1)."""
     return Curves(job, (lam1, 1.0 - lam1))
 
 
 def compared(a: Artifact, lam1: float) -> dict[str, Curves]:
-    """Returns the runs of the methods that an artifact compares."""
     return {k: at(job, lam1) for k, job in a.jobs.items() if k in METHODS}
 
 
 def lambdas(job: JobRows) -> list[float]:
-    """Returns the job's values of lambda_1."""
     return sorted(float(v) for v in job.final["preference_1"].unique())
 
 
@@ -113,7 +109,6 @@ def ideal_of(job: JobRows) -> tuple[float, ...]:
 
 
 def better(shown: Mapping[str, Curves]) -> str:
-    """Returns the baseline with the smallest mean final V."""
     return min(BASELINES, key=lambda k: shown[k].V)
 
 
@@ -129,43 +124,37 @@ class Reference:
     rates: tuple[float, float]
 
 
-class Exact:
-    """min v subject to lambda_m (f_m - z_m) <= v, both constraints and the budget, in (W, v), for SLSQP."""
+def exact(
+    problem: PLS, lam1: float, z: tuple[float, ...]
+) -> Callable[[bytes], tuple[np.ndarray, np.ndarray]]:
+    """Returns what has to be >= 0, (5,), with its derivatives (5, 9), by the bytes of (W, v), for SLSQP.
 
-    def __init__(self, problem: PLS, lam1: float, z: tuple[float, ...]) -> None:
-        self.problem = problem
-        self.weights = torch.tensor([lam1, 1.0 - lam1, 1.0, 1.0], dtype=torch.float64)
-        self.shift = self.weights * torch.tensor([*z, 0.0, 0.0], dtype=torch.float64)
-        self.evaluated = lru_cache(maxsize=2)(
-            self._evaluate
-        )  # values and rows are asked for one after the other
+    min v subject to lambda_m (f_m - z_m) <= v, both constraints and the budget.
+    """
+    weights = torch.tensor([lam1, 1.0 - lam1, 1.0, 1.0], dtype=torch.float64)
+    shift = weights * torch.tensor([*z, 0.0, 0.0], dtype=torch.float64)
 
-    def _evaluate(self, point: bytes) -> tuple[np.ndarray, np.ndarray]:
+    @lru_cache(maxsize=2)  # values and rows are asked for one after the other
+    def at(point: bytes) -> tuple[np.ndarray, np.ndarray]:
         v = np.frombuffer(point)
-        x = (
-            torch.from_numpy(v[:-1].copy()).repeat(4, 1).requires_grad_()
-        )  # a copy for each function: one backward pass
-        values = self.problem.values(x).diagonal()
+        # a copy for each function: one backward pass
+        x = torch.from_numpy(v[:-1].copy()).repeat(4, 1).requires_grad_()
+        values = problem.values(x).diagonal()
         (rows,) = torch.autograd.grad(values.sum(), x)
-        h = (self.weights * values - self.shift).detach().numpy() - np.array([v[-1], v[-1], 0.0, 0.0])
-        J = np.column_stack([(self.weights.unsqueeze(1) * rows).numpy(), [-1.0, -1.0, 0.0, 0.0]])
-        power = self.problem.power - v[:-1] @ v[:-1]
+        h = (weights * values - shift).detach().numpy() - np.array([v[-1], v[-1], 0.0, 0.0])
+        J = np.column_stack([(weights.unsqueeze(1) * rows).numpy(), [-1.0, -1.0, 0.0, 0.0]])
+        power = problem.power - v[:-1] @ v[:-1]
         return np.append(-h, power), np.vstack([-J, np.append(-2.0 * v[:-1], 0.0)])
 
-    def values(self, v: np.ndarray) -> np.ndarray:
-        """What has to be >= 0, (5,)."""
-        return self.evaluated(v.tobytes())[0]
-
-    def rows(self, v: np.ndarray) -> np.ndarray:
-        """Its derivatives, (5, 9)."""
-        return self.evaluated(v.tobytes())[1]
+    return at
 
 
 @lru_cache(maxsize=64)
-def reference(lam1: float, z: tuple[float, ...], seed: int = 0) -> Reference:
+def reference(lam1: float, z: tuple[float, ...]) -> Reference:
     """Returns the best of six SLSQP solutions of the exact problem."""
-    problem = PLS(channel_seed=seed, ideal=list(z))
-    exact = Exact(problem, lam1, z)
+    problem = PLS(channel_seed=0, ideal=list(z))
+    at_point = exact(problem, lam1, z)
+    inside = {"fun": lambda v: at_point(v.tobytes())[0], "jac": lambda v: at_point(v.tobytes())[1]}
     best = Reference(np.inf, np.nan, (np.nan, np.nan))
     rng = np.random.default_rng(0)
     gradient = np.append(np.zeros(8), 1.0)
@@ -175,10 +164,10 @@ def reference(lam1: float, z: tuple[float, ...], seed: int = 0) -> Reference:
             np.append(0.5 * rng.standard_normal(8), 1.0),
             jac=lambda v: gradient,
             method="SLSQP",
-            constraints=[{"type": "ineq", "fun": exact.values, "jac": exact.rows}],
+            constraints=[{"type": "ineq", **inside}],
             options={"maxiter": 300, "ftol": 1e-10},
         )
-        if exact.values(found.x).min() > -1e-7 and found.x[-1] < best.V:
+        if at_point(found.x.tobytes())[0].min() > -1e-7 and found.x[-1] < best.V:
             W = found.x[:-1]
             rates = -problem.values(torch.from_numpy(W.copy()).unsqueeze(0))[0, :2]
             best = Reference(float(found.x[-1]), float(W @ W), (float(rates[0]), float(rates[1])))
@@ -272,7 +261,6 @@ def draw_curves(a: Artifact, shown: Mapping[str, Curves], best: Reference) -> No
 
 
 def table(shown: Mapping[str, Curves], best: Reference) -> pd.DataFrame:
-    """Final values, one line per method."""
     lines = [{"method": METHODS[k], "lambda_1": c.lam[0], **final(c)} for k, c in shown.items()]
     exact = {"V": best.V, "power": best.power, "rate 1": best.rates[0], "rate 2": best.rates[1]}
     lam1 = shown["csmoo2"].lam[0]
@@ -280,7 +268,6 @@ def table(shown: Mapping[str, Curves], best: Reference) -> pd.DataFrame:
 
 
 def final(c: Curves) -> dict[str, Any]:
-    """Cells of one method and preference."""
     return {
         **seed_columns(V=c.V_end, rate_1=c.rate(1), rate_2=c.rate(2)),
         "largest violation": float(c.final["violation"].max()),
@@ -290,7 +277,6 @@ def final(c: Curves) -> dict[str, Any]:
 
 
 def final_lines(jobs: Mapping[str, JobRows]) -> list[dict[str, Any]]:
-    """Lines of `csmoo/finals`."""
     return [
         {
             "problem": "beamforming",
@@ -327,7 +313,6 @@ def convergence(a: Artifact) -> None:
 def judge_better(
     a: Artifact, c: Curves, shown: Mapping[str, Curves], best: Reference, projected: Curves
 ) -> None:
-    """CSMOO-2's V against that of the best baseline; with the projection of Section 5.2, too."""
     rival = shown[better(shown)]
     same = min((shown[k] for k in SAME), key=lambda own: own.V)
     lower = AtMost(Mean(c.V_end), Mean(rival.V_end), of="V", than="the best baseline's")
@@ -365,7 +350,6 @@ def least_power(job: JobRows, lam1: float) -> Mean:
 
 
 def judge_power(a: Artifact) -> None:
-    """Section 5.2, of all preferences: the power remains at the budget, due to an explicit projection."""
     job, projected = a.jobs["csmoo2"], a.jobs["boundary"]
     budget = at(job, 0.5).setting("power")
     of = "least seed mean of the power over the last three quarters of the steps"
@@ -452,27 +436,18 @@ def judge_rates(a: Artifact, shown: Mapping[str, Curves], best: Reference) -> No
     check = AllOf(*parts, partial=True)
     rates = "; ".join(
         f"user {u}: CSMOO-2 {c.rate(u).mean():.3f}, {METHODS[better(shown)]} {rival.rate(u).mean():.3f}, "
-        "exact optimum "
-        f"{best.rates[u - 1]:.3f}"
+        f"exact optimum {best.rates[u - 1]:.3f}"
         for u in (1, 2)
     )
-    reason = ""
-    if check.holds == "partial":
-        other = "The other user's rate is lower."
-        reason = (
-            other
-            if parts[0].holds
-            else "The other user's rate is preserved, the emphasised one's not higher."
-        )
+    other = "is lower" if parts[0].holds else "is preserved, the emphasised one's not higher"
+    reason = f"The other user's rate {other}." if check.holds == "partial" else ""
     missed = [u for u in strong if rival.rate(u).mean() > best.rates[u - 1]]
     if missed:
         u = missed[0]
         reason += (
             f" At the exact optimum of the weighted maximum user {u} has {best.rates[u - 1]:.3f}, less than "
-            "the baseline's "
-            f"{rival.rate(u).mean():.3f}: the baseline starves the other user and misses the optimum, so a "
-            "method that solves "
-            "the problem cannot have the higher rate."
+            f"the baseline's {rival.rate(u).mean():.3f}: the baseline starves the other user and misses the "
+            "optimum, so a method that solves the problem cannot have the higher rate."
         )
     else:
         reason += (
@@ -483,7 +458,6 @@ def judge_rates(a: Artifact, shown: Mapping[str, Curves], best: Reference) -> No
 
 
 def judge_spread(a: Artifact, c: Curves) -> None:
-    """Appendix E.2: the user with the small weight varies more."""
     (strong,), (weak,) = users(c.lam[0])
     emphasised = std(c.rate(strong))
     check = AtLeast(
@@ -554,7 +528,17 @@ def fig5(a: Artifact) -> None:
     said = ", ".join(f"{name}: {v:.4f}" for name, v in volume.items())
     a.claim("hypervolume", above.also(f"{said} (reference: rates 0)"))
     judge_instances(a, lines)
-    check_held_out(a)
+    job = a.jobs["csmoo2"]
+    problem = PLS(**{k: v for k, v in job.config["problem"].items() if k != "_target_"})
+    x = torch.from_numpy(job.solutions["last"])
+    mean, error = problem.monte_carlo(x, HELD_OUT)
+    exact = torch.from_numpy(
+        job.final[columns(job.final, "f_") + columns(job.final, "g_")].to_numpy(copy=True)
+    )
+    off = (mean - exact).abs()
+    of = f"largest deviation of {len(x)} solutions, {HELD_OUT} samples"
+    check = AtMost(float((off / error).max()), 4.5, of=of, unit=" standard errors", digits=".1f")
+    a.check("held-out", check.also(f"{float(off.max()):.1e}"), samples=HELD_OUT)
 
 
 def draw_rates(a: Artifact, lams: list[float], points: Mapping[str, np.ndarray], lines: pd.DataFrame) -> None:
@@ -592,7 +576,6 @@ def draw_rates(a: Artifact, lams: list[float], points: Mapping[str, np.ndarray],
 
 
 def judge_instances(a: Artifact, lines: pd.DataFrame) -> None:
-    """Section 5.2: better than the baseline, whatever the channels."""
     whole = lines.dropna()
     inside = whole[whole["lambda_1"].between(*MODERATE)]
     wins = {k: (inside["V CSMOO-2"] < inside[f"V {METHODS[k]}"]).to_numpy() for k in BASELINES}
@@ -610,8 +593,7 @@ def judge_instances(a: Artifact, lines: pd.DataFrame) -> None:
     )  # fmt: skip
     why = (
         "Not against the tuned baseline: the margin over the others is in part that of their step sizes and "
-        "penalty, which "
-        "are CSMOO-2's own."
+        "penalty, which are CSMOO-2's own."
         if same.holds
         else "The baselines win some instances, where CSMOO-2's power is still short of the optimum's."
     )
@@ -652,18 +634,3 @@ def instances(a: Artifact) -> pd.DataFrame:
                 }
             )
     return pd.DataFrame(lines)
-
-
-def check_held_out(a: Artifact) -> None:
-    """Exact expectations against the paper's way, a large held-out set."""
-    job = a.jobs["csmoo2"]
-    problem = PLS(**{k: v for k, v in job.config["problem"].items() if k != "_target_"})
-    x = torch.from_numpy(job.solutions["last"])
-    mean, error = problem.monte_carlo(x, HELD_OUT)
-    exact = torch.from_numpy(
-        job.final[columns(job.final, "f_") + columns(job.final, "g_")].to_numpy(copy=True)
-    )
-    off = (mean - exact).abs()
-    of = f"largest deviation of {len(x)} solutions, {HELD_OUT} samples"
-    check = AtMost(float((off / error).max()), 4.5, of=of, unit=" standard errors", digits=".1f")
-    a.check("held-out", check.also(f"{float(off.max()):.1e}"), samples=HELD_OUT)

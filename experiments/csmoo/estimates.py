@@ -98,10 +98,8 @@ def rate(a: Artifact) -> None:
     a.check("longer", AtMost(beyond, STEEP, of=of, digits=".3f"))
     a.note(
         "rho_t = 4/(t+16)^(1/2) and gamma_t = 2/(t+16)^(3/4), CSMOO-2, lambda = (.5, .5), single samples, "
-        "200 and 50 runs. "
-        "The theorem's own schedule is at the edge of its assumptions: a = 1/2 and 2b - a = 1, so that sum "
-        "rho_t^2 and "
-        "sum gamma_t^2/rho_t diverge."
+        "200 and 50 runs. The theorem's own schedule is at the edge of its assumptions: a = 1/2 and 2b - a "
+        "= 1, so that sum rho_t^2 and sum gamma_t^2/rho_t diverge."
     )
 
 
@@ -144,15 +142,12 @@ def blocks(a: Artifact) -> None:
     )
     a.note(
         "4 blocks of 2 real coordinates. As Algorithms 1 and 2 print it, only gradients are refreshed by "
-        "block and all of x "
-        "moves (oracle.block_move=all); `selected` moves the refreshed block only, which needs several times "
-        "the steps."
+        "block and all of x moves (oracle.block_move=all); `selected` moves the refreshed block only, which "
+        "needs several times the steps."
     )
 
 
 def judge_blocks(a: Artifact, left: dict[str, np.ndarray], falling: dict[str, np.ndarray]) -> None:
-    """Each rule: the share of the way to the optimum that is left, and runs whose V still falls."""
-
     def arrives(key: str, most: float) -> Several:
         of = f"{BLOCKS[key]}: share of the way from V(x_0) to the optimum that is left, mean over runs"
         return AllOf(

@@ -34,12 +34,10 @@ class Variants:
 
     @classmethod
     def of(cls, a: Artifact, prefix: str) -> Variants:
-        """Returns those of the jobs with this prefix."""
         lams = preferences_of(a.jobs[f"{prefix}basic"])
         return cls({lam: {key: Curves(a.jobs[prefix + key], lam) for key in METHODS} for lam in lams})
 
     def each(self) -> list[tuple[tuple[float, ...], str, Curves]]:
-        """Preference, variant and runs, one after the other."""
         return [(lam, key, c) for lam, shown in self.at.items() for key, c in shown.items()]
 
     def measured(self, key: str, fn: Callable[[Curves], np.ndarray]) -> np.ndarray:
@@ -48,12 +46,10 @@ class Variants:
 
     @cached_property
     def seeds(self) -> np.ndarray:
-        """The seed of each of these runs."""
         return self.measured("basic", lambda c: c.end("seed"))
 
     @cached_property
     def infeasible(self) -> dict[str, np.ndarray]:
-        """Infeasible surrogates of each run, by variant."""
         return {key: self.measured(key, lambda c: c.end("infeasible_steps")) for key in METHODS}
 
     @cached_property
@@ -88,25 +84,6 @@ def infeasible(a: Artifact) -> None:
     """The three variants over 100 seeds from two starts, so that surrogates are infeasible in many runs."""
     starts = {x0: Variants.of(a, prefix) for prefix, x0 in STARTS.items()}
     near = starts[1.0]
-    draw(a, starts)
-    a.table(
-        [line(x0, lam, key, c) for x0, runs in starts.items() for lam, key, c in runs.each()],
-        given=("x_0", "lambda_1", "method", "x exact"),
-    )
-    judge_together(a, near, starts)
-    judge_relaxation(a, starts)
-    judge_csmoo2(a, starts)
-    a.note(
-        f"Seeds {near.each()[0][2].span}; x_0 = 1 at {len(near.at)} preferences (the runs of Figures 2 and 6 "
-        "to 19) and "
-        f"x_0 = 2 at {len(starts[2.0].at)}, both outside of the feasible set. The paper does not print its "
-        "start. All "
-        "infeasible surrogates are proved to be so, by a multiplier."
-    )
-
-
-def draw(a: Artifact, starts: Mapping[float, Variants]) -> None:
-    """Violation of the runs that meet an infeasible surrogate, and how many they are."""
     fig, axes = grid(1, 3, size=2.9)
     for ax, (x0, runs) in zip(axes[0], starts.items(), strict=False):
         for key, dash in zip(METHODS, ("-", (0, (5, 3)), "-"), strict=True):
@@ -129,10 +106,21 @@ def draw(a: Artifact, starts: Mapping[float, Variants]) -> None:
         ax, r"$\lambda_1$", "share of basic's runs with\nan infeasible surrogate", ylim=(0, None), legend=True
     )
     a.figure(fig)
+    a.table(
+        [line(x0, lam, key, c) for x0, runs in starts.items() for lam, key, c in runs.each()],
+        given=("x_0", "lambda_1", "method", "x exact"),
+    )
+    judge_together(a, near, starts)
+    judge_relaxation(a, starts)
+    judge_csmoo2(a, starts)
+    a.note(
+        f"Seeds {near.each()[0][2].span}; x_0 = 1 at {len(near.at)} preferences (the runs of Figures 2 and "
+        f"6 to 19) and x_0 = 2 at {len(starts[2.0].at)}, both outside of the feasible set. The paper does "
+        "not print its start. All infeasible surrogates are proved to be so, by a multiplier."
+    )
 
 
 def line(x0: float, lam: tuple[float, ...], key: str, c: Curves) -> dict[str, object]:
-    """One line of the table."""
     met = c.end("infeasible_steps")
     return {
         "x_0": x0,
@@ -151,7 +139,6 @@ def line(x0: float, lam: tuple[float, ...], key: str, c: Curves) -> dict[str, ob
 
 
 def judge_together(a: Artifact, near: Variants, starts: Mapping[float, Variants]) -> None:
-    """What Section 5.1 says of all three variants."""
     by_then = {
         f"lambda_1 = {lam[0]:g}, {METHODS[key]}": c.feasible_since <= QUICK for lam, key, c in near.each()
     }
@@ -185,7 +172,6 @@ def judge_together(a: Artifact, near: Variants, starts: Mapping[float, Variants]
 
 
 def judge_relaxation(a: Artifact, starts: Mapping[float, Variants]) -> None:
-    """What CSMOO-1's step (13) does where basic stays."""
     gain = {
         f"x_0 = {x0:g}, {int(runs.met.sum())} runs": runs.less(violated, "csmoo1", "basic", runs.met)
         for x0, runs in starts.items()
@@ -214,7 +200,6 @@ def judge_relaxation(a: Artifact, starts: Mapping[float, Variants]) -> None:
 
 
 def judge_csmoo2(a: Artifact, starts: Mapping[float, Variants]) -> None:
-    """What the paper prefers CSMOO-2 for."""
     count = {
         f"x_0 = {x0:g}, {len(r.met)} runs": int(r.infeasible["csmoo2"].sum()) for x0, r in starts.items()
     }

@@ -38,7 +38,6 @@ FLAT = 0.05  # a "plateau" still moves by
 
 
 def pair(lam1: float) -> tuple[float, float]:
-    """Returns the preference (lambda_1, 1 - lambda_1)."""
     return lam1, round(1.0 - lam1, 12)
 
 
@@ -47,7 +46,6 @@ class Curves(AtPreference):
 
     @cached_property
     def problem(self) -> ConstrainedGaussian:
-        """The problem of the job."""
         config = {k: v for k, v in self.job.config["problem"].items() if k != "_target_"}
         return ConstrainedGaussian(**config)
 
@@ -63,7 +61,6 @@ class Curves(AtPreference):
 
     @property
     def V_end(self) -> np.ndarray:
-        """Final Tchebycheff values (S,)."""
         return self.end("tchebycheff")
 
     @cached_property
@@ -188,10 +185,8 @@ def at_the_bound(ends: Mapping[tuple[float, ...], np.ndarray], problem: Constrai
     best = float(problem.optimum(torch.tensor([lam], dtype=torch.float64))[0])
     return (
         f"At lambda = ({', '.join(f'{v:g}' for v in lam)}) the optimum {best:.4f} is {end - best:.4f} from "
-        "the end of "
-        f"the feasible set ({end:.4f}); final iterates there have standard deviation {std(x):.4f} over the "
-        "seeds, and "
-        "some are beyond it."
+        f"the end of the feasible set ({end:.4f}); final iterates there have standard deviation "
+        f"{std(x):.4f} over the seeds, and some are beyond it."
     )
 
 

@@ -62,7 +62,6 @@ ELSEWHERE = {
 
 
 def printed() -> float:
-    """The final Tchebycheff value that the paper prints for lambda = (.5, .5), beta >= 0.5."""
     return published("csmoo/fig33").number(row="beta>=0.5")
 
 
@@ -80,16 +79,23 @@ def convergence(a: Artifact) -> None:
         judge_analytic(a, shown["basic"])
     if a.name == "fig13":
         judge_printed(a, shown["csmoo2"])
-        judge_batches(a)
+        single, eight = (
+            float(np.mean([std(Curves(a.jobs[key], pair(lam1)).x_end) for lam1 in FIGURES]))
+            for key in ("csmoo2", "batch8")
+        )
+        of = f"standard deviation of the final x with batches of 8, mean over {len(FIGURES)} preferences"
+        check = AtMost(eight, 0.6 * single, of=of, than="0.6 times that of single samples")
+        a.claim(
+            "batches-reduce-variance",
+            check.also(f"single samples {single:.4f}").because("0.35 = 1/sqrt 8 is expected"),
+        )
     a.note(
         "x_0, gamma_0, beta, the seeds and the number of runs are not printed: x_0 = 1, gamma_0 = 0.4, beta "
-        "= 5, seeds "
-        f"{shown[own].span}."
+        f"= 5, seeds {shown[own].span}."
     )
 
 
 def judge_curves(a: Artifact, c: Curves, method: str) -> None:
-    """What each convergence figure says of its own method and preference."""
     x_best, V_best = c.optimum
     extreme = min(c.lam[0], 1 - c.lam[0]) < 0.2
     near = AllOf(
@@ -111,7 +117,6 @@ def judge_curves(a: Artifact, c: Curves, method: str) -> None:
 
 
 def judge_analytic(a: Artifact, grid_z: Curves) -> None:
-    """Section 5.1: analytic z moves the optimum; Appendix E.1: values can turn negative."""
     job = a.jobs["analytic"]
     c = Curves(job, grid_z.lam)
     x_analytic = c.optimum[0]
@@ -133,7 +138,6 @@ def judge_analytic(a: Artifact, grid_z: Curves) -> None:
 
 
 def judge_printed(a: Artifact, one: Curves) -> None:
-    """The value 9.45e-2 at lambda = (.5, .5)."""
     eight = Curves(a.jobs["batch8"], one.lam)
     check = AllOf(
         Inside(Mean(one.V_end), 0.0928, 0.101, of="V of single samples"),
@@ -144,26 +148,11 @@ def judge_printed(a: Artifact, one: Curves) -> None:
         "printed-value",
         check.also(
             f"exact optimum {one.optimum[1]:.6f}; means of five runs, as the paper takes them, vary with "
-            "standard deviation "
-            f"{std(one.V_end) / np.sqrt(5):.4f}"
+            f"standard deviation {std(one.V_end) / np.sqrt(5):.4f}"
         ),
         printed=f"{printed():g}",
         eight=f"{away[0]:.1e}",
         single=f"{away[1]:.1e}",
-    )
-
-
-def judge_batches(a: Artifact) -> None:
-    """Appendix E.1: batches of 8 against single samples, at all preferences of the curves."""
-    single, eight = (
-        float(np.mean([std(Curves(a.jobs[key], pair(lam1)).x_end) for lam1 in FIGURES]))
-        for key in ("csmoo2", "batch8")
-    )
-    of = f"standard deviation of the final x with batches of 8, mean over {len(FIGURES)} preferences"
-    check = AtMost(eight, 0.6 * single, of=of, than="0.6 times that of single samples")
-    a.claim(
-        "batches-reduce-variance",
-        check.also(f"single samples {single:.4f}").because("0.35 = 1/sqrt 8 is expected"),
     )
 
 
@@ -243,7 +232,15 @@ def fig33(a: Artifact) -> None:
     a.table(lines, given=("beta", "published V"))
     judge_betas(a, betas)
     a.refer("csmoo/starts", "slow-at-zero", "schedules-delay")
-    judge_schedules(a, others, betas[5.0])
+    plain = {k: name.replace("$", "").replace("\\", "") for k, name in SCHEDULES.items()}
+
+    def length(c: Curves) -> float:
+        return float(np.abs(np.diff(c.x, axis=1)).sum(1).mean())
+
+    rough = {plain[k]: length(c) / length(betas[5.0]) for k, c in others.items()}
+    of = "length of the path of x over the standard setting's, mean over seeds"
+    rougher = AtLeast(rough, 1.5, of=of, digits=".2f", partial=True)
+    a.claim("schedules", rougher, missed=" and ".join(rougher.failing))
     a.note(f"x_0 = 1, seeds {betas[5.0].span} (the paper: five runs), common noise for all beta.")
 
 
@@ -295,7 +292,6 @@ def draw_ablation(a: Artifact, betas: Mapping[float, Curves], others: Mapping[st
 
 
 def judge_betas(a: Artifact, betas: Mapping[float, Curves]) -> None:
-    """Figure 33: all feasible, one plateau, and zero the worst."""
     feasible = {f"beta={b:g}": c.feasible for b, c in betas.items()}
     a.claim("always-feasible", Share(feasible, that=f"max_j g_j <= {ZERO:g} at the last iterate"))
     mean = {b: float(c.V_end.mean()) for b, c in betas.items()}
@@ -322,19 +318,6 @@ def judge_betas(a: Artifact, betas: Mapping[float, Curves]) -> None:
             f"{said}; means of five runs, as the paper takes them, vary with standard deviation {five:.1e}"
         ),
     )
-
-
-def judge_schedules(a: Artifact, others: Mapping[str, Curves], standard: Curves) -> None:
-    """Appendix E.1: schedules that oscillate."""
-    plain = {k: name.replace("$", "").replace("\\", "") for k, name in SCHEDULES.items()}
-
-    def length(c: Curves) -> float:
-        return float(np.abs(np.diff(c.x, axis=1)).sum(1).mean())
-
-    rough = {plain[k]: length(c) / length(standard) for k, c in others.items()}
-    of = "length of the path of x over the standard setting's, mean over seeds"
-    rougher = AtLeast(rough, 1.5, of=of, digits=".2f", partial=True)
-    a.claim("schedules", rougher, missed=" and ".join(rougher.failing))
 
 
 @artifact("csmoo/finals")

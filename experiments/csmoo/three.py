@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from scipy import stats
 
-from mobench.artifacts import Artifact, JobRows, artifact
+from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Above, AtMost, Judged, Share
 from mobench.artifacts.panels import dress, grid, legend_below
@@ -133,7 +133,6 @@ def starts_three(a: Artifact) -> None:
 
 
 def table_and_note(a: Artifact, shown: Mapping[str, Curves]) -> None:
-    """What all four figures have below them."""
     a.table(finals((METHODS[k], c) for k, c in shown.items()), given=GIVEN)
     a.note(f"Settings as in the two-objective case; x_0 = 1 and seeds {shown['basic'].span} are our choice.")
 
@@ -142,7 +141,10 @@ def table_and_note(a: Artifact, shown: Mapping[str, Curves]) -> None:
 def fig38(a: Artifact) -> None:
     """All preferences of a grid of the simplex, in the space of three objectives."""
     problem = Curves(a.jobs["basic"], (1.0, 0.0, 0.0)).problem
-    ends = {key: ends_of(a.jobs[key]) for key in METHODS}
+    ends = {}
+    for key in METHODS:
+        rows = a.jobs[key].final[a.jobs[key].final["status"] == "done"]
+        ends[key] = rows.assign(x=a.jobs[key].solutions["last"][rows["run"].to_numpy(), 0])
     xs = torch.linspace(*problem.feasible_set, 400, dtype=torch.float64).unsqueeze(1)
     draw_front(a, ends, problem.values(xs)[:, :3].numpy())
     names = columns(ends["basic"], "preference_")
@@ -185,12 +187,6 @@ def correlation(rows: pd.DataFrame) -> Mean:
     """Returns Spearman's rank correlation of lambda_3 and E f_3 over the preferences, by seed."""
     of_seeds = [stats.spearmanr(g["preference_3"], g["f_3"]).statistic for _, g in rows.groupby("seed")]
     return Mean(np.array(of_seeds))
-
-
-def ends_of(job: JobRows) -> pd.DataFrame:
-    """Final rows of the runs that finished, with their x."""
-    rows = job.final[job.final["status"] == "done"]
-    return rows.assign(x=job.solutions["last"][rows["run"].to_numpy(), 0])
 
 
 def draw_front(a: Artifact, ends: Mapping[str, pd.DataFrame], front: np.ndarray) -> None:

@@ -85,8 +85,33 @@ def fig3(a: Artifact) -> None:
         f"The paper draws one run of each preference. Here {a.jobs['e'].final['seed'].nunique()} starts of "
         f"each are run, and a statement holds if {percent(SHARE)} of the runs do what it says."
     )
-    judge_scalarization(a)
-    judge_pmtl(a)
+    ls = first_output(a.jobs["a"])
+    at_an_end = Condition(
+        "within 1° of 0° or 90° and 0.001 of the front",
+        lambda rows: (to_an_end(rows) < 1) & (rows["front_distance"] < 1e-3),
+    )
+    ends = {"0°": (ls["polar"] < 1).to_numpy(), "90°": (ls["polar"] > 89).to_numpy()}
+    both = Share(ends, 0.1, that="within 1° of this end of the front")
+    farthest = f"farthest {to_an_end(ls).max():.2g}° and {ls['front_distance'].max():.1g}"
+    a.claim("a-ls-ends", AllOf(at_an_end.most(a.jobs["a"]), both).also(farthest))
+    mgda = first_output(a.jobs["b"])
+    central = Condition(
+        "within 45 ± 8° and 0.001 of the front",
+        lambda rows: ((rows["polar"] - 45).abs() <= 8) & (rows["front_distance"] < 1e-3),
+    )
+    angles = f"angles {mgda['polar'].min():.1f}° to {mgda['polar'].max():.1f}°"
+    largest = f"largest distance {mgda['front_distance'].max():.1g}"
+    a.claim("b-mgda-centre", central.most(a.jobs["b"]).also(f"{angles}, {largest}"))
+    job = a.jobs["c"]
+    inside = Condition("nearer to their own ray than to any of PMTL's references", in_sector)
+    most = AllOf(on_front(0.02).most(job), off_ray().most(job), inside.most(job, INNER, "inner runs"))
+    outer = inside.most(job, OUTER, "outer runs")
+    check = Graded(AllOf(most, outer), Judged(most.holds, "", "all but the outer runs"))
+    a.claim(
+        "c-pmtl-inexact",
+        check.also(f"median angle to the ray {job.final['angle_deg'].median():.2g}°"),
+        longer=percent(inside.share(a.jobs["c_phase1"], OUTER)),
+    )
     a.claim("d-epo-exact", arrives(a.jobs["d"]))
     judge_rays(a)
     judge_long_steps(a)
@@ -105,27 +130,6 @@ def to_an_end(rows: pd.DataFrame) -> pd.Series:
     return rows["polar"].where(rows["polar"] <= 45, 90 - rows["polar"])
 
 
-def judge_scalarization(a: Artifact) -> None:
-    """Linear scalarization ends at the ends of the front, MGDA near its centre."""
-    ls = first_output(a.jobs["a"])
-    at_an_end = Condition(
-        "within 1° of 0° or 90° and 0.001 of the front",
-        lambda rows: (to_an_end(rows) < 1) & (rows["front_distance"] < 1e-3),
-    )
-    ends = {"0°": (ls["polar"] < 1).to_numpy(), "90°": (ls["polar"] > 89).to_numpy()}
-    both = Share(ends, 0.1, that="within 1° of this end of the front")
-    farthest = f"farthest {to_an_end(ls).max():.2g}° and {ls['front_distance'].max():.1g}"
-    a.claim("a-ls-ends", AllOf(at_an_end.most(a.jobs["a"]), both).also(farthest))
-    mgda = first_output(a.jobs["b"])
-    central = Condition(
-        "within 45 ± 8° and 0.001 of the front",
-        lambda rows: ((rows["polar"] - 45).abs() <= 8) & (rows["front_distance"] < 1e-3),
-    )
-    angles = f"angles {mgda['polar'].min():.1f}° to {mgda['polar'].max():.1f}°"
-    largest = f"largest distance {mgda['front_distance'].max():.1g}"
-    a.claim("b-mgda-centre", central.most(a.jobs["b"]).also(f"{angles}, {largest}"))
-
-
 def in_sector(rows: pd.DataFrame) -> pd.Series:
     """Returns which end points are nearer (in angle) to their ray than to any of PMTL's five references."""
     own = np.degrees(np.arctan2(rows["ray_2"], rows["ray_1"]))
@@ -133,22 +137,7 @@ def in_sector(rows: pd.DataFrame) -> pd.Series:
     return (rows["polar"] - own).abs() <= other
 
 
-def judge_pmtl(a: Artifact) -> None:
-    """PMTL is on the front and off its rays; the outer preferences leave their subregions."""
-    job = a.jobs["c"]
-    inside = Condition("nearer to their own ray than to any of PMTL's references", in_sector)
-    most = AllOf(on_front(0.02).most(job), off_ray().most(job), inside.most(job, INNER, "inner runs"))
-    outer = inside.most(job, OUTER, "outer runs")
-    check = Graded(AllOf(most, outer), Judged(most.holds, "", "all but the outer runs"))
-    a.claim(
-        "c-pmtl-inexact",
-        check.also(f"median angle to the ray {job.final['angle_deg'].median():.2g}°"),
-        longer=percent(inside.share(a.jobs["c_phase1"], OUTER)),
-    )
-
-
 def judge_rays(a: Artifact) -> None:
-    """FERERO ends on its rays, with either solver of the subproblem and from a cold start."""
     jobs = {"inner loop of the paper, warm start": a.jobs["e"], "exact subproblem": a.jobs["e_exact"]}
     ends = "; ".join(f"{name}: {spread(job)}" for name, job in jobs.items())
     a.claim("e-ferero-exact", arrived().most_of_each(jobs).also(ends))
@@ -161,9 +150,17 @@ def judge_rays(a: Artifact) -> None:
 
 
 def judge_long_steps(a: Artifact) -> None:
-    """At the step 0.5 of the public script the exact subproblem does worse than the inner loop."""
     exact = a.jobs["e_half_exact"]
-    lengths = first_lengths(exact)
+    # lengths of the first directions (R,) by solver of the subproblem
+    weights = torch.from_numpy(exact.weights)
+    runs = Runs.product(torch.unique_consecutive(weights, dim=0), exact.config["seeds"])
+    problem = VLMOP2(**{key: value for key, value in exact.config["problem"].items() if key != "_target_"})
+    theta = problem.initial(runs).requires_grad_(True)
+    F = problem.values(theta)
+    rows = [torch.autograd.grad(F[:, m].sum(), theta, retain_graph=True)[0] for m in range(2)]
+    J = torch.stack(rows, dim=1)
+    found = {s: direction(FERERO(subproblem=s), F.detach(), J, weights) for s in ("exact", "pgd")}
+    lengths = {solver: torch.linalg.vector_norm(d, dim=-1).numpy() for solver, d in found.items()}
     good = arrived().of(exact)
     lost = (first_output(exact)["status"] != "done").to_numpy()
     medians = [
@@ -182,22 +179,7 @@ def judge_long_steps(a: Artifact) -> None:
     )
 
 
-def first_lengths(job: JobRows) -> dict[str, np.ndarray]:
-    """Returns the lengths of the first directions (R,) by solver of the subproblem."""
-    weights = torch.from_numpy(job.weights)
-    runs = Runs.product(torch.unique_consecutive(weights, dim=0), job.config["seeds"])
-    problem = VLMOP2(**{key: value for key, value in job.config["problem"].items() if key != "_target_"})
-    theta = problem.initial(runs).requires_grad_(True)
-    F = problem.values(theta)
-    rows = [torch.autograd.grad(F[:, m].sum(), theta, retain_graph=True)[0] for m in range(2)]
-    J = torch.stack(rows, dim=1)
-    found = {s: direction(FERERO(subproblem=s), F.detach(), J, weights) for s in ("exact", "pgd")}
-    return {solver: torch.linalg.vector_norm(d, dim=-1).numpy() for solver, d in found.items()}
-
-
 def judge_shifted(a: Artifact) -> None:
-    """FERERO follows the lines through its starts; the printed step does not reach the front everywhere."""
-
     def follows(key: str, step: str) -> Several:
         what = f"runs with {step}"
         kept = (on_the_way(a.jobs[key])["max"] < 0.02).to_numpy()
@@ -214,7 +196,6 @@ def judge_shifted(a: Artifact) -> None:
 
 
 def judge_public_points(a: Artifact) -> None:
-    """The end points in the public code's vector figures of panels a, d and e, one run of each preference."""
     public = {method: public_points(method) for method in PUBLIC.values()}
     rays = from_rays_deg([81.0, 57.0, 33.0, 9.0])
     theirs = torch.from_numpy(np.array(public["FERERO"]))

@@ -71,15 +71,6 @@ def fig4(a: Artifact) -> None:
         "Hard starts have 20 coordinates of one sign, which changes from each preference to the next, as in "
         "EPO's public code; the paper prints the two intervals, not which preference has which."
     )
-    judge_easy(a)
-    judge_hard_pmtl(a)
-    judge_hard_epo(a)
-    judge_hard_ferero(a)
-    judge_hard_exact(a)
-
-
-def judge_easy(a: Artifact) -> None:
-    """From easy starts: PMTL off its rays, EPO and FERERO on them, FERERO first."""
     p = a.jobs["a"]
     off = off_ray().most(p).also(f"median angle to the ray {p.final['angle_deg'].median():.2g}°")
     a.claim("a-pmtl", AllOf(on_front(1e-2).most(p), off))
@@ -92,10 +83,24 @@ def judge_easy(a: Artifact) -> None:
         f"EPO {median_hit(hits['b']):.0f}, PMTL never in {percent(float((hits['a'] < 0).mean()))}"
     )
     a.claim("c-ferero", check)
+    judge_hard_pmtl(a)
+    other = arrived().both_sides(a.jobs["e_sum"], "runs with the sum of r equal to 1").measured
+    late = float((first_hit(a.jobs["e"]) < 0).mean())
+    a.claim("e-epo", arrived().both_sides(a.jobs["e"]).also(other), late=percent(late))
+    a.claim("e-epo-80", arrived().both_sides(a.jobs["e_80"]))
+    judge_hard_ferero(a)
+    exact = a.jobs["f_exact"]
+    a.check(
+        "f-exact",
+        AllOf(
+            arrived().both_sides(exact, "runs with the exact subproblem"),
+            arrived().both_sides(a.jobs["f"], "runs with the inner loop cut off"),
+            all_finish(exact, "runs with the exact subproblem"),
+        ),
+    )
 
 
 def judge_hard_pmtl(a: Artifact) -> None:
-    """PMTL's inner runs move away from the front in the first stage, and not at all in the second."""
     job = a.jobs["d"]
     steps = int(job.config["steps"])
     phase2 = np.linalg.norm(np.diff(job.paths()[:, steps // 5 :], axis=1), axis=-1).sum(-1)
@@ -117,16 +122,7 @@ def judge_hard_pmtl(a: Artifact) -> None:
     )
 
 
-def judge_hard_epo(a: Artifact) -> None:
-    """EPO reaches its rays in 120 iterations, and not in the 80 that the text prints."""
-    other = arrived().both_sides(a.jobs["e_sum"], "runs with the sum of r equal to 1").measured
-    late = float((first_hit(a.jobs["e"]) < 0).mean())
-    a.claim("e-epo", arrived().both_sides(a.jobs["e"]).also(other), late=percent(late))
-    a.claim("e-epo-80", arrived().both_sides(a.jobs["e_80"]))
-
-
 def judge_hard_ferero(a: Artifact) -> None:
-    """FERERO reaches its rays with two departures from the printed settings, and with neither alone."""
     rows = first_output(a.jobs["f_literal"])
     rows = rows[rows["k"].isin(INNER) & (rows["status"] == "done")]
     reached = rows[rows["front_distance"] < 1e-2]["angle_deg"]
@@ -150,16 +146,3 @@ def sides(a: Artifact, key: str) -> str:
     """Says how many of the outer and of the inner preferences' runs of a job arrive."""
     outer, inner = (percent(arrived().share(a.jobs[key], k)) for k in (OUTER, INNER))
     return f"{outer} of the outer and {inner} of the inner runs"
-
-
-def judge_hard_exact(a: Artifact) -> None:
-    """The exact subproblem leads hard starts to the plateau, where it has no solution."""
-    exact = a.jobs["f_exact"]
-    a.check(
-        "f-exact",
-        AllOf(
-            arrived().both_sides(exact, "runs with the exact subproblem"),
-            arrived().both_sides(a.jobs["f"], "runs with the inner loop cut off"),
-            all_finish(exact, "runs with the exact subproblem"),
-        ),
-    )

@@ -28,6 +28,7 @@ from .images import (
     dress_points,
     panels,
     pictures_of,
+    points_of,
     quoted,
     titled,
     widest,
@@ -59,7 +60,23 @@ def fig5(a: Artifact) -> None:
         with pictures_of(a, panel.key):
             judge_published(a, panel)
             judge_order(a, panel)
-            judge_spread(a, panel)
+            if panel.compared:
+                rays = np.array(ANGLES)[:, None]
+                # over the preferences first, so that a seed that lost one of them has no mean: rays differ
+                off = {
+                    name: float(finite_mean(np.abs(panel.polar(m) - rays).mean(0)))
+                    for m, name in METHODS.items()
+                }
+                of = "FERERO's mean |angle to the ray| of the test losses"
+                least = min(off["LS"], off["PMTL"])
+                nearer = AtMost(
+                    off["FERERO"], least, of=of, than="the nearer of LS and PMTL", unit="°", digits=".1f"
+                )
+                every = nearer.also(", ".join(f"{name} {v:.1f}°" for name, v in off.items()))
+                decided = every.provided(panel.paper(a), f"{SEEN} Decided by: {a.decides}.")
+                a.check("{key}-rays", decided, data=panel.data, **panel.words)
+            if {"ferero", "epo"} <= set(panel.jobs):
+                judge_width(a, panel)
     if not all(panel.paper(a) for panel in shown):
         note_other_data(a, shown)
     a.note(STEP_SIZE_NOTE)
@@ -74,9 +91,8 @@ def fig5(a: Artifact) -> None:
 
 
 def draw_panel(ax: Any, panel: Panel, measure: str, paper: bool) -> None:
-    """Draws the points of all methods, the published ones of FERERO, and the single tasks."""
     for m in panel.methods:
-        draw_points(ax, panel.points(m, measure), MARKERS[m])
+        draw_points(ax, points_of(panel.jobs[m], measure), MARKERS[m])
     if paper and "ferero" in panel.jobs:
         draw_published(ax, panel.name, measure)
     for task, line in enumerate((ax.axvline, ax.axhline) if panel.single else ()):
@@ -113,41 +129,31 @@ def table_lines(a: Artifact, panel: Panel) -> list[dict[str, Any]]:
     """Returns the lines of one data set: means over seeds beside the published points."""
     lines = []
     for measure in MEASURES:
+        found: list[tuple[str, str, np.ndarray, Any, RunCount]] = []  # (2, seeds), and what is published
         for m, name in panel.methods.items():
-            points = panel.points(m, measure)
+            points = points_of(panel.jobs[m], measure)
             paper = quoted(f"{panel.name} {measure}", name)
             for k in range(len(RAYS)):
-                good = np.isfinite(points[k]).all(1)
-                line: dict[str, Any] = {
-                    "data set": titled(a, panel.key, panel.first),
-                    "measure": measure,
-                    "method": name,
-                    "preference": NAMED[k],
-                }
-                for task in (0, 1):
-                    line[f"task {task + 1}"] = finite_mean(points[k, :, task])
-                    line[f"std {task + 1}"] = std(points[k, good, task])
-                line |= {f"published task {task + 1}": paper[k, task] for task in (0, 1)}
-                lines.append(line | {"runs": RunCount(int(good.sum()), points.shape[1])})
+                count = RunCount(int(np.isfinite(points[k]).all(1).sum()), points.shape[1])
+                found.append((name, NAMED[k], points[k].T, paper[k], count))
         if panel.single:
-            lines.append(single_line(a, panel, measure))
+            alone = panel.alone(measure)
+            count = RunCount(int(np.isfinite(alone).sum()), alone.size)
+            printed = list(single_published(panel, measure).values())
+            found.append(("single task", "–", alone, printed, count))
+        for name, preference, values, paper, count in found:
+            line: dict[str, Any] = {
+                "data set": titled(a, panel.key, panel.first),
+                "measure": measure,
+                "method": name,
+                "preference": preference,
+            }
+            for task in (0, 1):
+                line[f"task {task + 1}"] = finite_mean(values[task])
+                line[f"std {task + 1}"] = std(values[task][np.isfinite(values[task])])
+            line |= {f"published task {task + 1}": paper[task] for task in (0, 1)}
+            lines.append(line | {"runs": count})
     return lines
-
-
-def single_line(a: Artifact, panel: Panel, measure: str) -> dict[str, Any]:
-    """Returns the line of a measure's networks for one task each."""
-    alone = panel.alone(measure)
-    line: dict[str, Any] = {
-        "data set": titled(a, panel.key, panel.first),
-        "measure": measure,
-        "method": "single task",
-        "preference": "–",
-    }
-    for task, found in enumerate(alone):
-        line[f"task {task + 1}"] = finite_mean(found)
-        line[f"std {task + 1}"] = std(found[np.isfinite(found)])
-    line |= {f"published {task}": value for task, value in single_published(panel, measure).items()}
-    return line | {"runs": RunCount(int(np.isfinite(alone).sum()), alone.size)}
 
 
 def single_published(panel: Panel, measure: str) -> dict[str, float]:
@@ -158,7 +164,6 @@ def single_published(panel: Panel, measure: str) -> dict[str, float]:
 
 
 def judge_published(a: Artifact, panel: Panel) -> None:
-    """Single tasks and FERERO's points are the published ones."""
     if panel.single:
         alone = []
         for measure, by in (("loss", 0.05), ("accuracy", 0.02)):
@@ -170,7 +175,7 @@ def judge_published(a: Artifact, panel: Panel) -> None:
         a.claim("{key}-single-task", check, rests_on=panel.of("single1", "single2"), **panel.words)
     if "ferero" not in panel.jobs:
         return
-    points = {measure: panel.points("ferero", measure) for measure in MEASURES}
+    points = {measure: points_of(panel.jobs["ferero"], measure) for measure in MEASURES}
     over_seeds = "; ".join(f"{measure} {widest(points[measure])}" for measure in MEASURES)
     a.claim(
         "{key}-points",
@@ -183,15 +188,13 @@ def judge_published(a: Artifact, panel: Panel) -> None:
 
 
 def named(values: np.ndarray) -> dict[str, float]:
-    """Returns the means over seeds of values (preferences, seeds) by preference."""
     return dict(zip(NAMED, finite_mean(values, 1), strict=True))
 
 
 def judge_order(a: Artifact, panel: Panel) -> None:
-    """The preferences move the solutions along the trade-off."""
     if "ferero" not in panel.jobs:
         return
-    points = panel.points("ferero", "loss")
+    points = points_of(panel.jobs["ferero"], "loss")
     of = "FERERO's mean test loss of task"
     fall = Ordered(named(points[..., 0]), falling=True, of=f"{of} 1", digits=".3f")
     rise = Ordered(named(points[..., 1]), of=f"{of} 2", digits=".3f")
@@ -214,30 +217,8 @@ def judge_order(a: Artifact, panel: Panel) -> None:
     a.check("{key}-picture", rising, reason=why, data=panel.data, **panel.words)
 
 
-def judge_spread(a: Artifact, panel: Panel) -> None:
-    """FERERO is nearer to its rays than LS and PMTL, and its points lie closer together than EPO's."""
-    if panel.compared:
-        judge_rays(a, panel)
-    if {"ferero", "epo"} <= set(panel.jobs):
-        judge_width(a, panel)
-
-
-def judge_rays(a: Artifact, panel: Panel) -> None:
-    """FERERO is nearer to its rays than LS and PMTL."""
-    rays = np.array(ANGLES)[:, None]
-    # over the preferences first, so that a seed that lost one of them has no mean: rays differ
-    off = {name: float(finite_mean(np.abs(panel.polar(m) - rays).mean(0))) for m, name in METHODS.items()}
-    of = "FERERO's mean |angle to the ray| of the test losses"
-    least = min(off["LS"], off["PMTL"])
-    nearer = AtMost(off["FERERO"], least, of=of, than="the nearer of LS and PMTL", unit="°", digits=".1f")
-    every = nearer.also(", ".join(f"{name} {v:.1f}°" for name, v in off.items()))
-    decided = every.provided(panel.paper(a), f"{SEEN} Decided by: {a.decides}.")
-    a.check("{key}-rays", decided, data=panel.data, **panel.words)
-
-
 def judge_width(a: Artifact, panel: Panel) -> None:
-    """FERERO's points lie closer together than EPO's."""
-    points = {m: panel.points(m, "loss") for m in ("ferero", "epo")}
+    points = {m: points_of(panel.jobs[m], "loss") for m in ("ferero", "epo")}
     width = {m: float(np.ptp(finite_mean(v, 1), axis=0).max()) for m, v in points.items()}
     drawn = {m: np.ptp(quoted(f"{panel.name} loss", METHODS[m]), axis=0).max() for m in points}
     of = "FERERO's largest range of a coordinate of the means over seeds"

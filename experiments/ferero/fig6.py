@@ -121,7 +121,6 @@ def table_lines(
 
 
 def largest(rises: np.ndarray) -> float:
-    """Returns the largest change among preferences whose runs finished; NaN if none did."""
     return float(np.nanmax(rises)) if np.isfinite(rises).any() else float("nan")
 
 

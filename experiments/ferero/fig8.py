@@ -73,13 +73,6 @@ def fig8(a: Artifact) -> None:
         gammas = {"gamma 0.5": a.jobs[key], "gamma 0.1": a.jobs[f"{key}_literal"]}
         check = arrived(limit).most_of_each(gammas, partial=True)
         a.claim(id, check.also(f"gamma 0.5: {spread(a.jobs[key])}"), rests_on=(key, f"{key}_literal"))
-    judge_paths(a)
-    judge_iterations(a)
-    judge_cones(a)
-
-
-def judge_paths(a: Artifact) -> None:
-    """Algorithm 2 keeps to the preference less than Algorithm 1: beside rays, and on lines of the start."""
     rays = {key: on_the_way(a.jobs[key])["mean"] for key in ("a", "a_literal", "a_alg1")}
     lines = ("b_shifted", "b_shifted_literal", "b_shifted_alg1")
     leaves = {key: (on_the_way(a.jobs[key])["max"] > VISIBLE).to_numpy() for key in lines}
@@ -101,10 +94,11 @@ def judge_paths(a: Artifact) -> None:
         two=percent(on_front().share(a.jobs["b_shifted"])),
         one=percent(on_front().share(a.jobs["b_shifted_alg1"])),
     )
+    judge_iterations(a)
+    judge_cones(a)
 
 
 def judge_iterations(a: Artifact) -> None:
-    """Algorithm 2 comes later than Algorithm 1 where its printed settings are not faster."""
     hits = {key: first_hit(a.jobs[key]) for pair in PAIRS.values() for key in pair}
     later = {name: before(hits[one], hits[two]) for name, (two, one) in PAIRS.items()}
     check = Share(later, SHARE, that=f"{NEAR} later than Algorithm 1 from the same start", partial=True)
@@ -121,7 +115,6 @@ def judge_iterations(a: Artifact) -> None:
 
 
 def judge_cones(a: Artifact) -> None:
-    """From hard starts the wider cone works where A = I does not."""
     limit = LIMITS["d-on-rays"]
     fails = {"gamma 0.5": missed(a.jobs["c"], limit), "gamma 0.1": missed(a.jobs["c_literal"], limit)}
     that = f"some preference missed ({limit:g}°, 0.001)"

@@ -35,7 +35,7 @@ def first_steps(a: Artifact) -> None:
             job = a.jobs[f"{key}_{name}"]
             gamma = float(job.config["algorithm"]["gamma"])
             found = weights(job)
-            finished = which_finished(job)
+            finished = (job.final.sort_values("run")["status"] == "done").to_numpy()
             lost[name] = int((~finished).sum())
             draw(axes[row, column], found)
             if row == 0:
@@ -69,12 +69,7 @@ def weights(job: JobRows) -> np.ndarray:
     return rows[["weight_1", "weight_2"]].to_numpy(dtype=float).reshape(-1, len(ANGLES), 2)
 
 
-def which_finished(job: JobRows) -> np.ndarray:
-    return (job.final.sort_values("run")["status"] == "done").to_numpy()
-
-
 def draw(ax: Any, found: np.ndarray) -> None:
-    """Draws the weights over the steps, on axes that are linear near zero and logarithmic beyond."""
     ax.axhline(0.0, color=st.GREY, lw=0.6)
     for k, colour in enumerate(COLOURS):
         for m, dashes in enumerate(("-", "--")):

@@ -13,7 +13,7 @@ from mobench.artifacts.published import published
 from mobench.artifacts.statistics import Mean, finite_mean, std
 from mobench.metrics import hypervolume
 
-from .images import FEW, MEASURES, METHODS, Panel, diverged, panels, pictures_of, quoted, titled
+from .images import FEW, MEASURES, METHODS, Panel, diverged, panels, pictures_of, points_of, quoted, titled
 
 LEAST = 3  # seeds of an interval: FEW says so
 RIVALS = ("ls", "pmtl", "epo")
@@ -30,7 +30,6 @@ FITTED = (
 
 
 def printed_nadir(name: str) -> np.ndarray:
-    """Returns the printed reference point of a row of Table 9."""
     return published("ferero/table9").where(row=name).rows["value"].astype(float).to_numpy()
 
 
@@ -57,7 +56,7 @@ def reference(a: Artifact, panel: Panel, measure: str) -> tuple[np.ndarray, str]
 def volumes(panel: Panel, method: str, measure: str, nadir: np.ndarray) -> np.ndarray:
     """Returns the hypervolume x 100 of each seed's points (seeds,); NaN without a reference point."""
     sign = 1.0 if measure == "loss" else -1.0
-    points = sign * panel.points(method, measure)
+    points = sign * points_of(panel.jobs[method], measure)
     if not np.isfinite(nadir).all():  # no single-task network finished
         return np.full(points.shape[1], np.nan)
     point = tuple(float(v) for v in sign * nadir)
@@ -78,7 +77,7 @@ def table2(a: Artifact) -> None:
             line: dict[str, Any] = {"hypervolume x 100, data set": shown, "our reference point": origin}
             measured = {}
             for m, method in panel.methods.items():
-                points = np.isfinite(panel.points(m, measure)).all(2)
+                points = np.isfinite(points_of(panel.jobs[m], measure)).all(2)
                 count = RunCount(int(points.sum()), points.size)
                 mean = float(found[m].mean())
                 deviation = float(std(found[m]))
@@ -109,7 +108,6 @@ def table2(a: Artifact) -> None:
 
 
 def judge_hypervolumes(a: Artifact, panel: Panel, measure: str, found: Mapping[str, np.ndarray]) -> None:
-    """FERERO's hypervolume is the printed one, and larger than those of LS, PMTL and EPO."""
     if "ferero" not in found:
         return
     ours = Mean(found["ferero"], LEAST)

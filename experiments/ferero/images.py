@@ -55,7 +55,6 @@ class Panel:
 
     @property
     def first(self) -> JobRows:
-        """One of its jobs, for what they have in common."""
         return next(iter((*self.jobs.values(), *self.single)))
 
     @property
@@ -80,22 +79,14 @@ class Panel:
         return {"key": self.key, "name": self.name}
 
     def paper(self, a: Artifact) -> bool:
-        """Whether the published numbers are about these runs."""
         return on_papers_pictures(a, self.key, self.first)
 
     def of(self, *methods: str) -> list[str]:
-        """Names of some methods' jobs."""
         return [f"{self.key}_{m}" for m in methods]
-
-    def points(self, method: str, measure: str) -> np.ndarray:
-        """(preferences, seeds, 2) test losses or accuracies, in the order of the rays;
-        NaN where a run was lost.
-        """
-        return points_of(self.jobs[method], measure)
 
     def polar(self, method: str) -> np.ndarray:
         """Angle of the test losses in degrees (preferences, seeds)."""
-        points = self.points(method, "loss")
+        points = points_of(self.jobs[method], "loss")
         return np.degrees(np.arctan2(points[..., 1], points[..., 0]))
 
     def alone(self, measure: str) -> np.ndarray:
@@ -155,7 +146,6 @@ def papers_pictures(a: Artifact, key: str) -> tuple[str, ...]:
 
 
 def on_papers_pictures(a: Artifact, key: str, job: JobRows) -> bool:
-    """Returns whether a job ran at the paper's scale on this data set of the paper."""
     return a.scale == "paper" and str(job.data) in papers_pictures(a, key)
 
 

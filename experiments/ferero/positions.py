@@ -50,7 +50,6 @@ class Recipe:
 
     @property
     def positions(self) -> list[tuple[int, int]]:
-        """The equally likely (a, b)."""
         (a0, a1), (b0, b1) = self.a, self.b
         return list(product(range(a0, a1 + 1), range(b0, b1 + 1)))
 
@@ -75,7 +74,28 @@ def positions(a: Artifact) -> None:
     curves = {key: jobs for key in SETS if (jobs := recorded(a, key))}
     fig, axes = grid(2 if curves else 1, len(SETS), figsize=(9.0, 5.6 if curves else 3.1))
     for ax, key in zip(axes[0], SETS, strict=True):
-        draw_map(ax, rows, key)
+        found = losses(rows, key, *EVERYWHERE[key])["loss"].unstack("b").to_numpy()
+        ax.imshow(found, cmap="viridis_r", norm="log", vmin=0.15, vmax=5.0, origin="lower")
+        for (i, j), value in np.ndenumerate(found):
+            look = {
+                "ha": "center",
+                "va": "center",
+                "fontsize": 5.5,
+                "color": "w" if value > 1.0 else st.BLACK,
+            }
+            ax.text(
+                j, i, f"{value:.{2 if value < 1 else 1 if value < 9.95 else 0}f}".removeprefix("0"), **look
+            )
+        corner = SECOND[0] - 0.5, FIRST[0] - 0.5
+        size = SECOND[1] - SECOND[0] + 1, FIRST[1] - FIRST[0] + 1
+        ax.add_patch(frame(corner, *size))
+        if key == "mm":
+            ax.plot(
+                [b for _, b in DRAWN], [i for i, _ in DRAWN], ls="", marker="o", ms=11, mfc="none", mec="w"
+            )
+        ax.set_title(f"{SETS[key]}\n{score(rows, key, CHOSEN).loss:.3f}, published {theirs(key, 'loss'):.3f}")
+        ax.set_xlabel("b, position of item 2")
+        ax.set_ylabel("a, position of item 1")
     for column, key in enumerate(SETS if curves else ()):
         draw_curves(axes[1, column], a, key, curves.get(key, {}))
     a.figure(fig)
@@ -113,7 +133,6 @@ def score(rows: pd.DataFrame, key: str, recipe: Recipe, partner: str = "") -> Sc
 
 
 def theirs(key: str, measure: str, task: str = "2", epoch: int = 100) -> float:
-    """Returns a published value of the result files."""
     cells = published("ferero/single_task_curves").where(row=SETS[key], column=f"task {task}")
     return cells.number(metric=f"test {measure} after {epoch} epoch{'s' if epoch > 1 else ''}")
 
@@ -167,7 +186,6 @@ def shown(rows: pd.DataFrame) -> list[Recipe]:
 
 
 def printed() -> dict[str, Any]:
-    """Returns the published values as a line of the table."""
     found: dict[str, Any] = {"recipe": "published"}
     for key, name in SETS.items():
         found |= {f"{name}, {measure}": theirs(key, measure) for measure in MEASURES}
@@ -175,7 +193,6 @@ def printed() -> dict[str, Any]:
 
 
 def line(rows: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
-    """Returns a recipe's line of the table."""
     found: dict[str, Any] = {"recipe": str(recipe)}
     for key, name in SETS.items():
         of = score(rows, key, recipe)
@@ -190,7 +207,6 @@ def line(rows: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
 
 
 def judge_range(a: Artifact, rows: pd.DataFrame) -> None:
-    """The recipe is the likeliest of those that fit, and none comes near it."""
     every = {str(recipe): likelihood(rows, recipe) for recipe in fitting(rows)}
     if str(CHOSEN) not in every:
         a.check("range", Equal({"recipe that fits": str(CHOSEN)}, {"recipe that fits": ", ".join(every)}))
@@ -209,20 +225,17 @@ def recorded(a: Artifact, key: str) -> dict[str, JobRows]:
 
 
 def curve(job: JobRows) -> pd.Series:
-    """Returns the test losses by epoch."""
     rows = job.history
     rows = rows[(rows["step"] > 0) & (rows["step"] % EPOCH == 0)]
     return pd.Series(rows["test_loss_1"].to_numpy(), index=rows["step"].to_numpy() // EPOCH)
 
 
 def their_curve(key: str, task: str) -> pd.Series:
-    """Returns the published test losses by epoch."""
     epochs = [1, *range(2, 101, 2)]
     return pd.Series([theirs(key, "loss", task, epoch) for epoch in epochs], index=epochs)
 
 
 def judge_curves(a: Artifact, key: str, jobs: dict[str, JobRows]) -> None:
-    """Networks that were trained on the recipe's pictures follow the published curves."""
     apart = {}
     for task, job in jobs.items():
         gap = (curve(job) - their_curve(key, task)).loc[FROM:].dropna().abs()
@@ -230,23 +243,6 @@ def judge_curves(a: Artifact, key: str, jobs: dict[str, JobRows]) -> None:
     near = AtMost(apart, CURVE, of=f"largest difference of the test loss from epoch {FROM} on", digits=".3f")
     whole = len(jobs) == len(TASKS) and all(on_papers_pictures(a, key, job) for job in jobs.values())
     a.check("{key}-curves", near.provided(whole, OTHER), key=key, name=SETS[key])
-
-
-def draw_map(ax: Any, rows: pd.DataFrame, key: str) -> None:
-    """Draws the loss by position."""
-    found = losses(rows, key, *EVERYWHERE[key])["loss"].unstack("b").to_numpy()
-    ax.imshow(found, cmap="viridis_r", norm="log", vmin=0.15, vmax=5.0, origin="lower")
-    for (i, j), value in np.ndenumerate(found):
-        look = {"ha": "center", "va": "center", "fontsize": 5.5, "color": "w" if value > 1.0 else st.BLACK}
-        ax.text(j, i, f"{value:.{2 if value < 1 else 1 if value < 9.95 else 0}f}".removeprefix("0"), **look)
-    corner = SECOND[0] - 0.5, FIRST[0] - 0.5
-    size = SECOND[1] - SECOND[0] + 1, FIRST[1] - FIRST[0] + 1
-    ax.add_patch(frame(corner, *size))
-    if key == "mm":
-        ax.plot([b for _, b in DRAWN], [i for i, _ in DRAWN], ls="", marker="o", ms=11, mfc="none", mec="w")
-    ax.set_title(f"{SETS[key]}\n{score(rows, key, CHOSEN).loss:.3f}, published {theirs(key, 'loss'):.3f}")
-    ax.set_xlabel("b, position of item 2")
-    ax.set_ylabel("a, position of item 1")
 
 
 def frame(corner: tuple[float, float], width: float, height: float) -> Any:

@@ -40,16 +40,16 @@ INSIDE = Condition(
 )
 
 
-def scale_changes(method: Weighting, draws: int = 200) -> np.ndarray:
-    """Returns 1 - cos between the directions for F and for Lambda F (draws,).
+def scale_changes(method: Weighting) -> np.ndarray:
+    """Returns 1 - cos between the directions for F and for Lambda F, (200,) or fewer.
 
     They are at random points (M = 2, P = 6); those where one of the two does not move are left out.
     """
     rng = np.random.default_rng(0)
-    J = torch.from_numpy(rng.standard_normal((draws, 2, 6)))
-    F = torch.from_numpy(rng.uniform(0.1, 1.0, (draws, 2)))
-    scale = torch.from_numpy(10.0 ** rng.uniform(-1, 1, (draws, 2)))
-    w = torch.full((draws, 2), 0.5, dtype=torch.float64)
+    J = torch.from_numpy(rng.standard_normal((200, 2, 6)))
+    F = torch.from_numpy(rng.uniform(0.1, 1.0, (200, 2)))
+    scale = torch.from_numpy(10.0 ** rng.uniform(-1, 1, (200, 2)))
+    w = torch.full((200, 2), 0.5, dtype=torch.float64)
     d = direction(method, F, J, w)
     e = direction(method, scale * F, scale.unsqueeze(-1) * J, w)
     size = torch.linalg.vector_norm(d, dim=-1) * torch.linalg.vector_norm(e, dim=-1)
@@ -122,7 +122,6 @@ def table5(a: Artifact) -> None:
 
 
 def judge_scale(a: Artifact, name: str, changes: Mapping[str, np.ndarray], cell: str) -> None:
-    """No direction changes with the scale, or a quarter of those of each method do."""
     if cell == "yes":
         does = "does not change"
         largest = {st.look(job).name: float(c.max()) for job, c in changes.items()}
@@ -137,7 +136,6 @@ def judge_scale(a: Artifact, name: str, changes: Mapping[str, np.ndarray], cell:
 
 
 def judge_weak(a: Artifact, name: str, norm: float, cos: float, cell: str) -> None:
-    """The step from a point that is weakly optimal only is along -g_2, or there is none."""
     if cell == "yes":
         does = "leaves"
         along = Below(1 - cos, 1e-9, of="1 - cos(d, -g_2)", digits=".1e")
@@ -160,7 +158,9 @@ def table1(a: Artifact) -> None:
     measured: Measured = {}
     for name, share in {"PMTL": pmtl, "EPO": epo, "FERERO": departing}.items():
         job = name.lower()
-        measured[name, "exactness"] = outcome(a.jobs[job]) + lost(a, [job])
+        all_runs = len(first_output(a.jobs[job]))
+        arrive = f"{percent(arrived().share(a.jobs[job]))} of {all_runs} runs ({spread(a.jobs[job])})"
+        measured[name, "exactness"] = arrive + lost(a, [job])
         rising = percent(share.numbers[""])
         words = f"{rising} of hard inner runs{lost(a, [f'{job}_hard'])} rise and arrive"
         if name == "FERERO":
@@ -175,11 +175,6 @@ def table1(a: Artifact) -> None:
     a.note("Rates of convergence and flexibility are the paper's statements and are not decided by runs.")
 
 
-def outcome(job: JobRows) -> str:
-    """Says which share of the runs arrives, with the spread."""
-    return f"{percent(arrived().share(job))} of {len(first_output(job))} runs ({spread(job)})"
-
-
 def ascents(job: JobRows, what: str, at_most: float | None = None) -> Comparison:
     """Asks that an objective rises on the way of the inner preferences' runs, and that they arrive."""
     rising = rises(job) > VISIBLE
@@ -188,7 +183,6 @@ def ascents(job: JobRows, what: str, at_most: float | None = None) -> Comparison
 
 
 def lost(a: Artifact, jobs: Iterable[str]) -> str:
-    """Says how many of the jobs' runs finished, where not all did."""
     return sum((a.jobs[j].runs for j in jobs), RunCount(0, 0)).short
 
 

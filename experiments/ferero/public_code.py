@@ -90,7 +90,6 @@ def add_legend(fig: Any, ax: Any, paper: bool) -> None:
 
 
 def table_lines(shown: str, key: str, jobs: dict[str, JobRows], measure: str) -> list[dict[str, Any]]:
-    """Returns a line for each variant and ray: means over seeds beside the published point."""
     paper = quoted(f"{SETS[key]} {measure}", "FERERO")
     lines = []
     for name, job in jobs.items():

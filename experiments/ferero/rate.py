@@ -80,7 +80,6 @@ def slopes(table: pd.DataFrame) -> Mean:
 
 
 def late(table: pd.DataFrame) -> pd.DataFrame:
-    """Returns the last nine tenths of the steps."""
     return table[table.index >= table.index.max() / 10]
 
 
@@ -123,7 +122,6 @@ def rate(a: Artifact) -> None:
 
 
 def judged(a: Artifact, name: str, found: Mean, bound: float, of: str) -> None:
-    """Judges one rate: the interval over starts lies below the bound."""
     check: Check = SurelyBelow(found, bound, of=of, digits=".3f")
     check = check.also(f"starts from {found.values.min():.3f} to {found.values.max():.3f}")
     if name == "batch":

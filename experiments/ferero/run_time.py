@@ -49,7 +49,6 @@ def jobs_of(*methods: str) -> list[str]:
 
 
 def on_both(*methods: str) -> list[str]:
-    """Returns the names of the jobs of methods from both starts."""
     return jobs_of(*(f"{starts}_{m}" for starts in PANELS for m in methods))
 
 
@@ -64,17 +63,14 @@ def seconds(a: Artifact, method: str) -> float:
 
 
 def epoch(a: Artifact, method: str) -> float:
-    """Returns the seconds of an epoch of one network."""
     return EPOCH * seconds(a, f"image_{method}") / float(a.jobs[f"image_{method}_0"].config["steps"])
 
 
 def runs(a: Artifact, method: str) -> RunCount:
-    """Returns how many of the three runs finished."""
     return sum((a.jobs[name].runs for name in jobs_of(method)), RunCount(0, 0))
 
 
 def printed(row: str, label: str, metric: str) -> float:
-    """Returns a printed value; NaN where there is none."""
     found = published("ferero/table11").where(row=row, column=label, metric=metric)
     return found.number() if len(found.rows) else np.nan
 
@@ -90,7 +86,11 @@ def table11(a: Artifact) -> None:
     lines += [image_line(a, m, epochs[m]) for m in IMAGE_COST]
     of_paper = ("published iterations", "published, ms", "published total, ms", "published epoch, s")
     a.table(lines, given=("starts", "method", "iterations", *of_paper, "gradients per iteration"))
-    judge_iterations(a, count)
+    names = {f"{s} {m}": (s, m) for s in PANELS for m in ("pmtl", "epo", "ferero")}
+    ours = {name: count[key] for name, key in names.items()}
+    theirs = {name: int(printed(PANELS[s], TIMED[m][0], "iterations")) for name, (s, m) in names.items()}
+    check = Equal(ours, theirs, what="budgets", partial=True)
+    a.claim("iterations", check, rests_on=on_both("pmtl", "epo", "ferero"))
     judge_times(a, time, count)
     judge_single_loop(a, time, count)
     meta = a.jobs["easy_ls_0"].meta
@@ -115,7 +115,6 @@ def table11(a: Artifact) -> None:
 
 
 def toy_line(a: Artifact, starts: str, method: str, total: float, steps: int) -> dict[str, Any]:
-    """Returns a line of the table: a method on the toy problem."""
     label, gradients = TIMED[method]
     row = PANELS[starts]
     return {
@@ -135,7 +134,6 @@ def toy_line(a: Artifact, starts: str, method: str, total: float, steps: int) ->
 
 
 def image_line(a: Artifact, method: str, of_epoch: float) -> dict[str, Any]:
-    """Returns a line of the table: a method on images."""
     label, gradients, pictures = IMAGE_COST[method]
     return {
         "starts": "images (LeNet)",
@@ -153,17 +151,7 @@ def clearly_less(ratios: Mapping[str, float], of: str) -> Check:
     return Graded(some, AtMost(ratios, EQUAL, of=of, digits=".2f"))
 
 
-def judge_iterations(a: Artifact, count: Mapping[tuple[str, str], int]) -> None:
-    """The runs took the printed iterations."""
-    names = {f"{s} {m}": (s, m) for s in PANELS for m in ("pmtl", "epo", "ferero")}
-    ours = {name: count[key] for name, key in names.items()}
-    theirs = {name: int(printed(PANELS[s], TIMED[m][0], "iterations")) for name, (s, m) in names.items()}
-    check = Equal(ours, theirs, what="budgets", partial=True)
-    a.claim("iterations", check, rests_on=on_both("pmtl", "epo", "ferero"))
-
-
 def judge_times(a: Artifact, time: Times, count: Mapping[tuple[str, str], int]) -> None:
-    """FERERO against EPO and PMTL, an iteration and in total."""
     per = {key: 1e3 * time[key] / count[key] for key in time}
     ratios = {m: {s: per[s, "ferero"] / per[s, m] for s in PANELS} for m in ("epo_generic_lp", "epo")}
     generic = Below(ratios["epo_generic_lp"], 1, of="ratio to EPO with a generic LP solver", digits=".2g")
@@ -213,7 +201,6 @@ def judge_single_loop(a: Artifact, time: Times, count: Mapping[tuple[str, str], 
 
 
 def judge_epochs(a: Artifact, epochs: Mapping[str, float]) -> None:
-    """The order of the methods on images, and their factors."""
     of_paper = {m: printed(IMAGES, IMAGE_COST[m][0], "per-epoch run time") for m in epochs}
     ours, theirs = ({m: v[m] / v["ls"] for m in ("ferero", "epo", "pmtl")} for v in (epochs, of_paper))
     factors = {IMAGE_COST[m][0]: ours[m] / theirs[m] for m in ours}

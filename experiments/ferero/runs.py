@@ -70,11 +70,9 @@ class Condition:
         return float(found.mean()) if len(found) else 0.0
 
     def most(self, job: JobRows, preferences: Sequence[int] | None = None, what: str = "runs") -> Comparison:
-        """Asks it of SHARE of the runs."""
         return Share(self.of(job, preferences), SHARE, that=self.words, what=what)
 
     def most_of_each(self, jobs: Mapping[str, JobRows], partial: bool = False) -> Comparison:
-        """Asks it of SHARE of the runs of each of these jobs."""
         found = {name: self.of(job) for name, job in jobs.items()}
         return Share(found, SHARE, that=self.words, partial=partial)
 
@@ -93,13 +91,11 @@ def arrived(angle: float = ALIGNED, distance: float = ON_FRONT) -> Condition:
 
 
 def on_front(distance: float = ON_FRONT) -> Condition:
-    """Condition: within `distance` of the front."""
     return Condition(f"within {distance:g} of the front", lambda rows: rows["front_distance"] < distance)
 
 
-def off_ray(angle: float = ALIGNED) -> Condition:
-    """Condition: at least `angle` degrees off the ray."""
-    return Condition(f"{angle:g}° or more off the ray", lambda rows: rows["angle_deg"] >= angle)
+def off_ray() -> Condition:
+    return Condition(f"{ALIGNED:g}° or more off the ray", lambda rows: rows["angle_deg"] >= ALIGNED)
 
 
 def arrives(job: JobRows, angle: float = ALIGNED) -> Check:
@@ -196,12 +192,12 @@ def direction(method: Weighting, F: Tensor, J: Tensor, w: Tensor) -> Tensor:
 def draw_paths(a: Artifact, titles: Mapping[str, str], /, **options: Mapping[str, Any]) -> None:
     """Draws rows of three panels with the trajectories of these jobs.
 
-    `options` has those of `trajectories`, for all panels (`every`) or for one job.
+    `options` has those of `trajectories` for some of the jobs.
     """
     rows = len(titles) // 3
     fig, axes = grid(rows, 3, figsize=(7.0, 2.3 * rows + 0.5), sharex=True, sharey=True)
     for ax, (key, title) in zip(axes.flat, titles.items(), strict=True):
-        trajectories(ax, a.jobs[key], title, **{**options.get("every", {}), **options.get(key, {})})
+        trajectories(ax, a.jobs[key], title, **options.get(key, {}))
     for ax in axes.flat:
         ax.label_outer()
     public = "published" if any("published" in given for given in options.values()) else ""
@@ -219,7 +215,6 @@ def end_points(a: Artifact, series: Mapping[str, str]) -> None:
 
 
 def end_point(name: str, words: str, job: JobRows) -> dict[str, Any]:
-    """Returns one line of the table."""
     rows = first_output(job)
     good = rows[rows["status"] == "done"]
     line: dict[str, Any] = {"series": name, "what": words, "iterations": int(job.config["steps"])}

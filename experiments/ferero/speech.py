@@ -71,22 +71,13 @@ class Tuned:
         chosen = h[h["step"] == self.step].merge(final[["run", "status"]], on="run")
         return chosen.sort_values("seed")
 
-    @property
-    def cpc(self) -> bool:
-        """Whether f_cpc was trained."""
-        return "cpc" in self.job.config["problem"]["objectives"]
-
-    @property
-    def runs(self) -> RunCount:
-        return RunCount.of(self.rows)
-
     def column(self, name: str) -> np.ndarray:
-        """(S,)"""
         return self.rows[name].where(self.rows["status"] == "done").to_numpy(dtype=float)
 
     def losses(self) -> np.ndarray:
         """(S, 3) exact training losses (cpc, zh, en); NaN where there is no CPC."""
-        names = ("f_1", "f_2", "f_3") if self.cpc else (None, "f_1", "f_2")
+        cpc = "cpc" in self.job.config["problem"]["objectives"]
+        names = ("f_1", "f_2", "f_3") if cpc else (None, "f_1", "f_2")
         return np.stack([self.column(n) if n else np.full(len(self.rows), np.nan) for n in names], axis=1)
 
 
@@ -102,14 +93,25 @@ def table3(a: Artifact) -> None:
     meta = a.jobs["ferero"].meta
     a.table(table_lines(a, tuned, str(meta["data"])), given=("row", "data"))
     draw_training(a, tuned)
-    judge_surrogate(a)
+    path = a.jobs["surrogate"].paths()[0]
+    (_, g1), (h0, h1) = (v[[0, -1]] for v in violations(path))
+    gap = "|f_2 - f_3 - 0.5|"
+    a.check(
+        "surrogate-constraints",
+        AllOf(
+            AtMost(float(g1), TOLERANCE, of="f_1 above 1.2", digits=".1e"),
+            Below(float(h1), TOLERANCE, of=gap, digits=".1e"),
+            Below(float(h1), float(h0), of=gap, than="that of the start", digits=".3g"),
+        ).also(f"f_1 = {path[-1, 0]:.6f}, at the start {path[0, 0]:.3f}"),
+    )
+    length = last_direction(a.jobs["surrogate"])
+    a.check("surrogate-kkt", Below(length, 1e-3, of="|d| of the exact subproblem at the end", digits=".1e"))
     judge_constraints(a, tuned["ferero"], tuned["ls"], bool(meta["embedded"]))
     judge_published(a, tuned)
     add_notes(a, str(meta["data"]))
 
 
 def table_lines(a: Artifact, tuned: Mapping[str, Tuned], data: str) -> list[dict[str, object]]:
-    """Returns the lines of the table: printed error rates, then measured ones."""
     cells = published("ferero/table3")
     columns = {"English WER": "English", "Chinese CER": "Chinese", "average": "Average"}
     lines: list[dict[str, object]] = []
@@ -122,7 +124,6 @@ def table_lines(a: Artifact, tuned: Mapping[str, Tuned], data: str) -> list[dict
 
 
 def table_line(name: str, data: str, found: Tuned, bound: float = EPS1) -> dict[str, object]:
-    """Returns a measured line of a table."""
     wer, cer = (100.0 * found.column(f"test_{kind}") for kind in ("wer_en", "cer_zh"))
     F = found.losses()
     g, h = violations(F, bound)
@@ -136,7 +137,11 @@ def table_line(name: str, data: str, found: Tuned, bound: float = EPS1) -> dict[
         f"f_cpc above {bound}": g,
         "|f_zh - f_en - 0.5|": h,
     }
-    return {"row": name, "data": data} | {k: cell(v) for k, v in columns.items()} | {"runs": found.runs}
+    return (
+        {"row": name, "data": data}
+        | {k: cell(v) for k, v in columns.items()}
+        | {"runs": RunCount.of(found.rows)}
+    )
 
 
 def cell(values: np.ndarray) -> str:
@@ -148,7 +153,6 @@ def cell(values: np.ndarray) -> str:
 
 
 def draw_training(a: Artifact, tuned: Mapping[str, Tuned]) -> None:
-    """Draws both constraints over training, and over the steps on the surrogate."""
     fig, axes = st.panels(1, 3, size=3.1)
     left, middle, right = axes[0]
     for key, found in tuned.items():
@@ -186,23 +190,6 @@ def draw_training(a: Artifact, tuned: Mapping[str, Tuned]) -> None:
     a.figure(fig)
 
 
-def judge_surrogate(a: Artifact) -> None:
-    """Algorithm 1 on the surrogate ends on both constraints, where no direction improves."""
-    path = a.jobs["surrogate"].paths()[0]
-    (_, g1), (h0, h1) = (v[[0, -1]] for v in violations(path))
-    gap = "|f_2 - f_3 - 0.5|"
-    a.check(
-        "surrogate-constraints",
-        AllOf(
-            AtMost(float(g1), TOLERANCE, of="f_1 above 1.2", digits=".1e"),
-            Below(float(h1), TOLERANCE, of=gap, digits=".1e"),
-            Below(float(h1), float(h0), of=gap, than="that of the start", digits=".3g"),
-        ).also(f"f_1 = {path[-1, 0]:.6f}, at the start {path[0, 0]:.3f}"),
-    )
-    length = last_direction(a.jobs["surrogate"])
-    a.check("surrogate-kkt", Below(length, 1e-3, of="|d| of the exact subproblem at the end", digits=".1e"))
-
-
 def last_direction(job: JobRows) -> float:
     """Returns |d| at the end of the surrogate, solved anew."""
     settings = {k: v for k, v in job.config["algorithm"].items() if k != "_target_"}
@@ -217,7 +204,6 @@ def last_direction(job: JobRows) -> float:
 
 
 def judge_constraints(a: Artifact, ferero: Tuned, ls: Tuned, embedded: bool, bound: float = EPS1) -> None:
-    """Both constraints hold, and FERERO is nearer to them than LS; the paper says neither."""
     (g, h), (g_ls, h_ls) = (violations(found.losses(), bound) for found in (ferero, ls))
     gap = ("gap", "|f_zh - f_en - 0.5|", h, h_ls)
     for key, name, ours, theirs in (gap, ("cpc", f"f_cpc above {bound}", g, g_ls)):
@@ -233,7 +219,6 @@ def judge_constraints(a: Artifact, ferero: Tuned, ls: Tuned, embedded: bool, bou
 
 
 def judge_published(a: Artifact, tuned: Mapping[str, Tuned]) -> None:
-    """Error rates and the languages' gap, and the gains of the text."""
     found = {"w/o CPC": Tuned(a.jobs["ls_no_cpc"]), "Init. (M2ASR)": Tuned(a.jobs["ls"], 0)}
     found |= {"LS-FT": tuned["ls"], "FERERO-FT": tuned["ferero"]}
     wer, cer = ({n: 100.0 * t.column(f"test_{c}") for n, t in found.items()} for c in ("wer_en", "cer_zh"))

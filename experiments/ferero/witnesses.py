@@ -71,7 +71,6 @@ def positions(key: str, kind: tuple[str, str]) -> list[tuple[int, int]]:
 
 
 def measured(key: str, kind: tuple[str, str], theta: torch.Tensor, root: Path) -> pd.DataFrame:
-    """Returns a row for each position."""
     one, two = (load_images(name, root) for name in SETS[key])
     x1, y1, x2, y2 = (t.numpy() for t in (one.test, one.test_labels, two.test, two.test_labels))
     i = np.tile(np.arange(len(x1)), 2)
@@ -95,7 +94,6 @@ def measured(key: str, kind: tuple[str, str], theta: torch.Tensor, root: Path) -
 
 @torch.inference_mode()
 def main(folder: Path) -> None:
-    """Measures everything and writes the table."""
     tables = [
         measured(key, kind, network(folder / f"{name}.npz"), default_root())
         for key, name in NETWORKS.items()

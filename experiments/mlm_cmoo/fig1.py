@@ -51,7 +51,6 @@ def chosen(rows: pd.DataFrame, losses: list[str]) -> pd.DataFrame:
 
 
 def taken(job: JobRows) -> pd.DataFrame:
-    """Returns the runs of a job that a user would take, one for each seed."""
     return chosen(job.final, numbered(job.final, "f"))
 
 
@@ -135,12 +134,10 @@ def smallest_at(picked: dict[str, pd.DataFrame], own: str) -> tuple[list[str], l
 
 
 def site_losses(rows: pd.DataFrame, k: int) -> pd.Series:
-    """Returns the test losses at one site, by seed."""
     return rows.set_index("seed")[numbered(rows, "test_loss")[k]]
 
 
 def draw_sites(a: Artifact, relative: dict[str, np.ndarray]) -> None:
-    """Polygons of the three methods, and dashed of plain descent."""
     fig = st.plt.figure(figsize=(4.6, 4.2), layout="constrained")
     reach = max(1.0, *(float(relative[m].max()) for m in PLAIN))
     ax = radar_axes(fig, 111, SITES, 0.0, reach, [0.25, 0.5, 0.75, 1.0], beside=True)
@@ -154,7 +151,6 @@ def draw_sites(a: Artifact, relative: dict[str, np.ndarray]) -> None:
 
 
 def site_line(job: JobRows, title: str, means: np.ndarray, picked: pd.DataFrame) -> dict[str, Any]:
-    """One line of the table: test losses by site (NaN where no run finished), and what they cost."""
     space = (job.config.get("space") or {}).get("_target_", "-").rsplit(".", 1)[-1].lower()
     return {
         "method": title,
@@ -199,7 +195,16 @@ def fig1a(a: Artifact) -> None:
             warm = float(job.final.groupby("seed")["warm_seconds"].first().sum())
         seconds = warm + (best.index.to_numpy() + 1.0) * job.seconds_per_step
         if best.notna().to_numpy().any():  # else no run of it finished
-            draw_followed(ax, m, seconds, best)
+            look = st.look(m)
+            marks = {"marker": look.marker, "ms": 4, "markevery": max(1, len(seconds) // 6)}
+            mean = best.mean(axis=1).to_numpy()
+            name = f"{METHODS[m]}, range of {best.shape[1]} seeds" if best.shape[1] > 1 else METHODS[m]
+            ax.plot(seconds, mean, color=look.colour, label=name, **marks)
+            if best.shape[1] > 1:
+                ax.fill_between(
+                    seconds, best.min(axis=1), best.max(axis=1), color=look.colour, alpha=0.15, lw=0
+                )
+            ax.plot(seconds[-1], mean[-1], look.marker, color=look.colour, ms=6, mec="white", mew=0.5)
             ends[m] = float(best.iloc[-1].mean())
     steps = int(a.jobs["mlm_cmoo"].config["steps"])
     others = [ends[m] for m in BASELINES if m in ends]
@@ -214,18 +219,6 @@ def fig1a(a: Artifact) -> None:
         "warm start, whose time counts."
     )
     judge_faces(a, "matches-loss", "test_loss_mean", "mean test loss")
-
-
-def draw_followed(ax: Any, method: str, seconds: np.ndarray, best: pd.DataFrame) -> None:
-    """Draws the mean test loss of one method over the time: mean over seeds, and their range."""
-    look = st.look(method)
-    marks = {"marker": look.marker, "ms": 4, "markevery": max(1, len(seconds) // 6)}
-    mean = best.mean(axis=1).to_numpy()
-    name = f"{METHODS[method]}, range of {best.shape[1]} seeds" if best.shape[1] > 1 else METHODS[method]
-    ax.plot(seconds, mean, color=look.colour, label=name, **marks)
-    if best.shape[1] > 1:
-        ax.fill_between(seconds, best.min(axis=1), best.max(axis=1), color=look.colour, alpha=0.15, lw=0)
-    ax.plot(seconds[-1], mean[-1], look.marker, color=look.colour, ms=6, mec="white", mew=0.5)
 
 
 @artifact("mlm_cmoo/fig1b")
@@ -265,7 +258,6 @@ def note_faces(a: Artifact) -> None:
 
 
 def judge_faces(a: Artifact, id: str, column: str, of: str) -> None:
-    """MLM-CMOO against the better baseline, on all of CelebA's training part."""
     means = {m: float(taken(a.jobs[m])[column].mean()) for m in METHODS}
     best = min(BASELINES, key=lambda m: np.nan_to_num(means[m], nan=np.inf))
     bound = 1.05 * means[best]

@@ -54,10 +54,9 @@ def rate(a: Artifact) -> None:
         "Curves: running minimum, recorded every 20 steps, of the instance with the flattest slope; slopes: "
         "least squares from 5 % of the steps on. The table's own residual is |G lam + c J mu|; kkt is the "
         f"distance to stationarity with the best multipliers, constraints above {ACTIVE:g} counted as "
-        "active. "
-        "Where a constraint that the method holds with a positive multiplier ends just below this threshold, "
-        "kkt leaves it out and jumps to the size of a gradient; the column beside it names such a "
-        "constraint, and the own residual does not jump."
+        "active. Where a constraint that the method holds with a positive multiplier ends just below this "
+        "threshold, kkt leaves it out and jumps to the size of a gradient; the column beside it names such "
+        "a constraint, and the own residual does not jump."
     )
     a.note(
         "P2's minima lie outside of the ball (problem.shift=3), so that a constraint binds. With shift=0 "
@@ -69,7 +68,15 @@ def rate(a: Artifact) -> None:
         "descends on; the theorem's is that of the printed one."
     )
     judge_rates(a, found["inner_error"], found["stationarity_t"])
-    judge_p1(a)
+    end = a.jobs["p1"].final.iloc[0]
+    x = 1 - end["g_1"]
+    off = {"|x_2 - 1|": abs(end["g_1"]), "|c mu - 1|": abs(end["multiplier_1"] - 1), "kkt": end["kkt"]}
+    check = Below(off, 1e-3, digits=".1e").because("closed form")
+    said = f"x_2 = {x:.4f}, c mu = {end['multiplier_1']:.4f} after {a.jobs['p1'].config['steps']} steps"
+    a.check("known-answer", check.also(said))
+    literal = a.jobs["p1_literal"].final.iloc[0]
+    violation = AtMost(float(literal["violation"]), 1e-2, of="violation on P1", digits=".3f")
+    a.claim("as-printed", violation.also(f"multiplier {literal['multiplier_1']:g}"))
 
 
 def draw(a: Artifact, job: JobRows) -> dict[str, dict[float, float]]:
@@ -192,16 +199,3 @@ def judge_rates(a: Artifact, inner: Mapping[float, float], outer: Mapping[float,
         outer_rate.because("-(1-2p)/2 + 0.1"),
         exponents=", ".join(f"p={p:g}: {e:g}" for p, e in theory.items()),
     )
-
-
-def judge_p1(a: Artifact) -> None:
-    """P1, whose answer is known: the corrected method, and the printed one."""
-    end = a.jobs["p1"].final.iloc[0]
-    x = 1 - end["g_1"]
-    off = {"|x_2 - 1|": abs(end["g_1"]), "|c mu - 1|": abs(end["multiplier_1"] - 1), "kkt": end["kkt"]}
-    check = Below(off, 1e-3, digits=".1e").because("closed form")
-    said = f"x_2 = {x:.4f}, c mu = {end['multiplier_1']:.4f} after {a.jobs['p1'].config['steps']} steps"
-    a.check("known-answer", check.also(said))
-    literal = a.jobs["p1_literal"].final.iloc[0]
-    violation = AtMost(float(literal["violation"]), 1e-2, of="violation on P1", digits=".3f")
-    a.claim("as-printed", violation.also(f"multiplier {literal['multiplier_1']:g}"))

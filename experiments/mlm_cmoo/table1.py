@@ -11,7 +11,7 @@ from mobench.artifacts import Artifact, artifact
 from mobench.artifacts.checks import AtLeast, Below, Check, Comparison, Count, Inside, Judged
 from mobench.artifacts.published import published
 
-from .timing import TASKS, Cell, Timed, Times, arrived, needed
+from .timing import TASKS, Timed, Times, arrived, needed
 
 LEVELS = {"smoke": (2.4, 2.3), "laptop": (2.0, 1.5), "paper": (1e-2, 1e-3)}
 EASIER = {"smoke": (), "laptop": (), "paper": (0.5, 0.1)}  # ours; after one seed had ended at 0.06 and 0.083
@@ -47,13 +47,37 @@ def table1(a: Artifact) -> None:
     stand_in = "stand-in: digits" if times.own[0].rows.meta.get("embedded") else "other pictures"
     data = f" ({stand_in})" if a.stand_ins() else ""
     a.table(lines(times, (*EASIER[a.scale], *times.levels), data))
-    note_times(a, times)
+    at_once = ", ".join(sorted({str(job.meta.get("at_once", "not known")) for job in a.jobs.values()}))
+    a.note(
+        f"Loss: running mean over {WINDOWS[a.scale]} batches (single trajectories), or the best of the "
+        "feasible members on the generation's batch (populations; hybrid: on all samples). Time: training "
+        "alone, warm starts charged to the baselines; a run's time is spread evenly over its steps, although "
+        f"PSL's first ones, without a model, are cheaper. Jobs at a time on the machine: {at_once}."
+    )
+    unit = np.mean([run.total for run in times.own])
+    stopped = [
+        f"{name} after {np.mean([run.total for run in found]) / unit:.2g}"
+        for name, found in times.others.items()
+        if OTHERS[name][0] != "-"
+    ]
+    a.note(
+        "Runs have a fixed number of steps (generations); in multiples of the time of all of MLM-CMOO's "
+        f"steps they end: {', '.join(stopped)}."
+    )
+    if EASIER[a.scale]:
+        easier = " and ".join(f"{level:g}" for level in EASIER[a.scale])
+        a.note(f"The losses {easier} are ours, not the paper's; no claim is about them.")
+    if times.levels != LEVELS["paper"]:
+        ours, theirs = (" and ".join(f"{v:g}" for v in levels) for levels in (times.levels, LEVELS["paper"]))
+        a.note(
+            f"The paper times how long the losses {theirs} take. With the few steps of this scale no method "
+            f"gets there, so the losses {ours} are timed instead."
+        )
     note_settings(a, times)
     judge(a, times)
 
 
 def runs(a: Artifact, method: str) -> list[Timed]:
-    """The runs of a method, whose jobs are numbered by seed."""
     names = [
         name for name in a.jobs if name.rpartition("_")[0] == method and name.rpartition("_")[2].isdigit()
     ]
@@ -86,36 +110,6 @@ def lines(times: Times, levels: Sequence[float], data: str = "") -> list[dict[st
     return out
 
 
-def note_times(a: Artifact, times: Times) -> None:
-    """How losses and times are taken, and how long the runs are."""
-    at_once = ", ".join(sorted({str(job.meta.get("at_once", "not known")) for job in a.jobs.values()}))
-    a.note(
-        f"Loss: running mean over {WINDOWS[a.scale]} batches (single trajectories), or the best of the "
-        "feasible members on the generation's batch (populations; hybrid: on all samples). Time: training "
-        "alone, warm starts charged to the baselines; a run's time is spread evenly over its steps, although "
-        f"PSL's first ones, without a model, are cheaper. Jobs at a time on the machine: {at_once}."
-    )
-    unit = np.mean([run.total for run in times.own])
-    stopped = [
-        f"{name} after {np.mean([run.total for run in found]) / unit:.2g}"
-        for name, found in times.others.items()
-        if OTHERS[name][0] != "-"
-    ]
-    a.note(
-        "Runs have a fixed number of steps (generations); in multiples of the time of all of MLM-CMOO's "
-        f"steps they end: {', '.join(stopped)}."
-    )
-    if EASIER[a.scale]:
-        easier = " and ".join(f"{level:g}" for level in EASIER[a.scale])
-        a.note(f"The losses {easier} are ours, not the paper's; no claim is about them.")
-    if times.levels != LEVELS["paper"]:
-        ours, theirs = (" and ".join(f"{v:g}" for v in levels) for levels in (times.levels, LEVELS["paper"]))
-        a.note(
-            f"The paper times how long the losses {theirs} take. With the few steps of this scale no method "
-            f"gets there, so the losses {ours} are timed instead."
-        )
-
-
 def note_settings(a: Artifact, times: Times) -> None:
     """What else is in the table, what the baselines search, and the data."""
     a.note(
@@ -144,9 +138,8 @@ def note_settings(a: Artifact, times: Times) -> None:
 
 
 def judge(a: Artifact, times: Times) -> None:
-    """The six statements about Table 1; what was cut off decides none of them."""
     high, low = times.levels
-    missing = ", ".join(times.missing)
+    missing = ", ".join(f"{task} at {level:g}" for (task, level), t in times.unit.items() if t is None)
     reached = {f"{task} at {level:g}": t is not None for (task, level), t in times.unit.items()}
     all_reached = Count(reached, what="losses reached by all seeds")
     why = ""
@@ -164,7 +157,22 @@ def judge(a: Artifact, times: Times) -> None:
         )
     judge_times(a, times, no_ratio)
     every = {(m, t, v): times.multiple(m, t, v) for m in BASELINES for t in TASKS for v in (high, low)}
-    judge_slower(a, every, no_ratio)
+    unknown = [key for key, cell in every.items() if cell.value is None]
+    faster = ", ".join(f"{m} {t} {v:g}: x{x:.2f}" for (m, t, v), cell in every.items() for x in cell.faster)
+    early = ", ".join(f"{m} {t} {v:g}" for m, t, v in unknown if not (every[m, t, v].least or 0.0) > 1)
+    measured = f"{len(every) - len(unknown)} of {len(every)} multiples known"
+    if unknown:
+        measured += f", the others {'without a unit or ' if no_ratio else ''}cut off"
+    if faster:
+        measured += f"; faster in some seed: {faster}"
+    reason = no_ratio
+    if faster:
+        reason = f"A baseline was there first: {faster}."
+    elif early and not no_ratio:
+        reason = f"Cut off before MLM-CMOO's own time: {early}; longer runs would decide it."
+    tolerance = "every multiple above 1; a cut-off one counts where its bound is above 1"
+    holds = False if faster else None if no_ratio or early else True
+    a.claim("slower", Judged(holds, measured, tolerance), reason=reason)
     judge_multiples(a, {key: cell.value for key, cell in every.items()}, times.levels, no_ratio)
     if plain := times.others.get("MLM-CMOO without U"):
         cost = times.own[0].seconds_per_step / plain[0].seconds_per_step
@@ -186,7 +194,6 @@ def as_known(check: Comparison, of: int, nothing: str) -> Check:
 
 
 def judge_times(a: Artifact, times: Times, no_ratio: str) -> None:
-    """MLM-CMOO's own times: from one loss to the other, and on both tasks."""
     nothing = "not decidable: not reached by all seeds"
     high, low = times.levels
     known = {key: t for key, t in times.unit.items() if t is not None}
@@ -200,33 +207,12 @@ def judge_times(a: Artifact, times: Times, no_ratio: str) -> None:
     a.claim("balance", balance.also(f"R/L {said}") if said else balance, reason=no_ratio)
 
 
-def judge_slower(a: Artifact, every: dict[tuple[str, str, float], Cell], no_ratio: str) -> None:
-    """Both baselines against MLM-CMOO."""
-    unknown = [key for key, cell in every.items() if cell.value is None]
-    faster = ", ".join(f"{m} {t} {v:g}: x{x:.2f}" for (m, t, v), cell in every.items() for x in cell.faster)
-    early = ", ".join(f"{m} {t} {v:g}" for m, t, v in unknown if not (every[m, t, v].least or 0.0) > 1)
-    measured = f"{len(every) - len(unknown)} of {len(every)} multiples known"
-    if unknown:
-        measured += f", the others {'without a unit or ' if no_ratio else ''}cut off"
-    if faster:
-        measured += f"; faster in some seed: {faster}"
-    reason = no_ratio
-    if faster:
-        reason = f"A baseline was there first: {faster}."
-    elif early and not no_ratio:
-        reason = f"Cut off before MLM-CMOO's own time: {early}; longer runs would decide it."
-    tolerance = "every multiple above 1; a cut-off one counts where its bound is above 1"
-    holds = False if faster else None if no_ratio or early else True
-    a.claim("slower", Judged(holds, measured, tolerance), reason=reason)
-
-
 def judge_multiples(
     a: Artifact,
     found: dict[tuple[str, str, float], float | None],
     levels: tuple[float, float],
     no_ratio: str,
 ) -> None:
-    """The baselines' multiples against each other, and at the second loss against the first."""
     high, low = levels
     order = {f"{t} at {v:g}": (found["NSGA-II", t, v], found["PSL", t, v]) for t in TASKS for v in levels}
     grow = {f"{m}, {t}": (found[m, t, low], found[m, t, high]) for m in BASELINES for t in TASKS}

@@ -39,7 +39,6 @@ class Timed:
 
     @property
     def total(self) -> float:
-        """All that the run took."""
         return self.warm + float(self.rows.meta["seconds_train"])
 
     @cached_property
@@ -133,17 +132,10 @@ class Times:
             for key, found in times.items()
         }
 
-    @property
-    def missing(self) -> list[str]:
-        """Losses that MLM-CMOO did not reach with all seeds."""
-        return [f"{task} at {level:g}" for (task, level), t in self.unit.items() if t is None]
-
     def multiple(self, name: str, task: str, level: float) -> Cell:
-        """Returns another method's time as a multiple of MLM-CMOO's."""
         return multiple(self.others[name], self.own, task, level)
 
     def text(self, task: str, level: float) -> str:
-        """Returns MLM-CMOO's own time, for the table."""
         reached = [run.seconds(task, level) for run in self.own]
         done = [t for t in reached if t is not None]
         return f"{np.mean(done):.1f} s{RunCount(len(done), len(reached)).short}" if done else "not reached"

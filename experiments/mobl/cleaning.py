@@ -70,17 +70,11 @@ class Cleaning(Tasks):
 
     @property
     def rates(self) -> np.ndarray:
-        """p_s."""
         return np.array(self.rows.config["problem"]["rates"], dtype=float)
 
     @property
     def S(self) -> int:
         return len(self.rates)
-
-    @property
-    def n(self) -> int:
-        """Training images."""
-        return int(self.rows.config["problem"]["train_size"])
 
 
 @dataclass(frozen=True)
@@ -124,7 +118,6 @@ class BothReadings(Check):
 
 
 def inverse(losses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard error over seeds of 1/L."""
     return mean_error(1.0 / losses)
 
 
@@ -183,16 +176,13 @@ class TradeOffs:
 
     @property
     def us(self) -> list[float]:
-        """All u > 0."""
         return sorted(u for u in self.runs[ONLY] if u > 0)
 
     def line(self, name: str, u: float) -> tuple[np.ndarray, np.ndarray]:
-        """Returns mean and standard error of 1/L on all axes."""
         return inverse(self.jobs[name].ends("f_", self.runs[name][u]))
 
     @property
     def zero(self) -> tuple[np.ndarray, np.ndarray]:
-        """The same with u = 0."""
         return self.line(ONLY, 0.0)
 
     def change(self, name: str) -> Mean:
@@ -209,7 +199,6 @@ class TradeOffs:
         return _seeds(self.jobs[name], [run for u in self.us for run in self.runs[name][u]])
 
     def radars(self, fig: Any) -> None:
-        """Draws one radar for each reading."""
         every = [self.zero[0], *(self.line(name, u)[0] for name in self.jobs for u in self.us)]
         low, high, ticks = limits(np.stack(every))
         for name, position, letter in ((ONLY, 323, "c"), (BOTH, 324, "d")):
@@ -227,7 +216,6 @@ class TradeOffs:
             ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=3, title=one)
 
     def against_u(self, ax: Any) -> None:
-        """Draws 1/L of the preferred task against u."""
         for name, color in ((ONLY, st.BLUE), (BOTH, st.ORANGE)):
             heights = [self.line(name, u)[0][-1] for u in self.us]
             errors = np.nan_to_num([self.line(name, u)[1][-1] for u in self.us])
@@ -281,12 +269,6 @@ def fig9(a: Artifact) -> None:
     _judge_preferred(a, {ONLY: pref, BOTH: pref_gram}, polygons)
     _judge_trade_off(a, trade_offs)
     _judge_inner_steps(a, curves)
-    _judge_literal(a, literal)
-    _notes(a, ENDS)
-
-
-def _judge_literal(a: Artifact, literal: Cleaning) -> None:
-    """With the printed step nothing moves."""
     spread = np.stack([mean for _, mean, _ in by_preference(literal)])
     apart = float((np.ptp(spread, axis=0) / spread.mean(axis=0)).max())
     shares = literal.last[[c for c in literal.last.columns if c.startswith("weight_")]].to_numpy(dtype=float)
@@ -296,10 +278,10 @@ def _judge_literal(a: Artifact, literal: Cleaning) -> None:
         Below(100 * apart, 2, of="largest difference of 1/L between preferences", unit=" %", digits=".2f"),
     )
     a.check("literal", check)
+    _notes(a, ENDS)
 
 
 def _judge_preferred(a: Artifact, jobs: Mapping[str, Cleaning], polygons: Mapping[str, np.ndarray]) -> None:
-    """The run that prefers a task is the best on its axis; together the runs cover more than any of them."""
     wins: dict[str, Check] = {}
     areas: dict[str, Check] = {}
     for name, P in polygons.items():
@@ -348,7 +330,6 @@ def _covers(job: Cleaning, seed: int) -> float:
 
 
 def _judge_trade_off(a: Artifact, found: TradeOffs) -> None:
-    """1/L of the preferred task grows with u."""
     changes = {name: found.change(name) for name in found.jobs}
     checks: dict[str, Check] = {}
     for name, mean in changes.items():
@@ -401,7 +382,6 @@ def _inner_steps(a: Artifact, ax: Any, pref: Cleaning) -> dict[int, tuple[np.nda
 
 
 def _judge_inner_steps(a: Artifact, curves: Mapping[int, tuple[np.ndarray, pd.Series]]) -> None:
-    """The mean loss converges with every D, and a larger D ends with a smaller one."""
     order = sorted(curves)
     changes = {f"D = {D}": 100 * abs(c[-1] / c[int(0.8 * (len(c) - 1))] - 1) for D, (c, _) in curves.items()}
     falls = Count({f"D = {D}": c[-1] < c[0] for D, (c, _) in curves.items()}, that="falls", what="curves")
@@ -533,7 +513,9 @@ def fig11(a: Artifact) -> None:
         mean = values.mean(axis=0)
         panel = f"S = {job.S}, {kind}"
         winners[panel] = len(set(values.argmax(axis=1).tolist()))
-        ahead[panel] = _first_lead(values)
+        # the lead of the task with the largest mean over the one with the second largest, by seed
+        second, first = np.argsort(values.mean(axis=0))[-2:]
+        ahead[panel] = over_seeds(values[:, first] - values[:, second])
         named = {f"p = {p:.3g}": value for p, value in zip(job.rates, mean, strict=True)}
         away = 100 * float((np.abs(values - mean) / mean).max())
         follows = AllOf(
@@ -541,12 +523,7 @@ def fig11(a: Artifact) -> None:
             Below(away, 5, of="largest deviation of a seed", unit=" %", digits=".1f"),
         )
         a.check("follows-{S}-{kind}", follows, S=job.S, kind=kind)
-    _judge_dominance(a, winners, ahead)
-    _notes(a, f"L: loss on the validation or the test images, {AFTER}.")
-
-
-def _judge_dominance(a: Artifact, winners: Mapping[str, int], ahead: Mapping[str, Mean]) -> None:
-    """One statement about all four panels: they show the same tasks of the same runs."""
+    # one statement about all four panels: they show the same tasks of the same runs
     several = all(count > 1 for count in winners.values())
     leads = ", ".join(f"{panel}: {lead.ends('.3f')}" for panel, lead in ahead.items())
     always = all(lead.low > 0 for lead in ahead.values())
@@ -563,14 +540,7 @@ def _judge_dominance(a: Artifact, winners: Mapping[str, int], ahead: Mapping[str
     seeds = min(len(lead.values) for lead in ahead.values())
     one = "One seed does not show whether the same task leads in all. Decided by more seeds."
     a.claim("none-dominates", check.provided(seeds > 1, one))
-
-
-def _first_lead(values: np.ndarray) -> Mean:
-    """Returns over seeds (rows) the lead of the task with the largest mean over the one with the
-    second largest.
-    """
-    second, first = np.argsort(values.mean(axis=0))[-2:]
-    return over_seeds(values[:, first] - values[:, second])
+    _notes(a, f"L: loss on the validation or the test images, {AFTER}.")
 
 
 @dataclass(frozen=True)
@@ -581,25 +551,10 @@ class Setting:
     job: Cleaning
     runs: list[int]
     planned: int
-
-    @property
-    def mean(self) -> np.ndarray:
-        return inverse(self.job.ends("f_", self.runs))[0]
-
-    @property
-    def error(self) -> np.ndarray:
-        return inverse(self.job.ends("f_", self.runs))[1]
-
-    @property
-    def exact(self) -> np.ndarray:
-        return inverse(self.job.solved("f_", self.runs))[0]
-
-    @property
-    def moved(self) -> float:
-        """How far the weights are from 1/S at the end; NaN where they are not recorded."""
-        if "lambda_1" not in self.job.last:
-            return float("nan")
-        return float(np.abs(self.job.ends("lambda_", self.runs) - 1 / self.job.S).max())
+    mean: np.ndarray
+    error: np.ndarray
+    exact: np.ndarray
+    moved: float  # how far the weights are from 1/S at the end; NaN where they are not recorded
 
 
 def _settings(jobs: Mapping[str, Cleaning], factor: float) -> list[Setting]:
@@ -618,7 +573,12 @@ def _settings(jobs: Mapping[str, Cleaning], factor: float) -> list[Setting]:
                 f"b_0 = {config['oracle']['scale']:g}, weight step {step / factor:g}, {job.D} inner "
                 f"step{'s' if job.D > 1 else ''}"
             )
-            found.append(Setting(words, job, runs, job.rows.runs.planned // len(steps)))
+            moved = np.abs(job.ends("lambda_", runs) - 1 / job.S).max() if "lambda_1" in job.last else np.nan
+            exact = inverse(job.solved("f_", runs))[0]
+            planned = job.rows.runs.planned // len(steps)
+            found.append(
+                Setting(words, job, runs, planned, *inverse(job.ends("f_", runs)), exact, float(moved))
+            )
     return sorted(found, key=lambda setting: -float(setting.mean.mean()))
 
 
@@ -636,18 +596,6 @@ class Comparison:
     @property
     def polygons(self) -> np.ndarray:
         return np.stack([mean for _, mean, _ in by_preference(self.pref)])
-
-    @property
-    def exact(self) -> np.ndarray:
-        """On each axis, of the run that prefers it, at y*(x)."""
-        return np.array(
-            [inverse(self.pref.solved("f_", self.pref.runs(s)))[0][s] for s in range(self.pref.S)]
-        )
-
-    @property
-    def best_exact(self) -> np.ndarray:
-        """Of MoCo at y*(x), its setting chosen there."""
-        return max(self.tried, key=lambda setting: float(setting.exact.mean())).exact
 
     @property
     def own(self) -> np.ndarray:
@@ -668,7 +616,7 @@ class Comparison:
 @artifact("mobl/fig12")
 def fig12(a: Artifact) -> None:
     """WC-MHGD and MoCo, whose parameters are chosen by its own mean 1/L, with both readings of the scale."""
-    n = Cleaning(a.jobs["pref"]).n
+    n = int(a.jobs["pref"].config["problem"]["train_size"])
     tried = {
         ONLY: ("moco_01", "moco_05", "moco_1", "moco_inner_01", "moco_inner_05", "moco_inner_1"),
         BOTH: ("moco_gram", "moco_inner_gram"),
@@ -689,7 +637,9 @@ def fig12(a: Artifact) -> None:
             draw_polygon(ax, mean, "WC-MHGD, single runs" if i == 0 else None, st.BLUE, lw=0.8, ms=0)
         label = f"MoCo, ${one.moco.words.split(',')[0]}$"
         draw_polygon(ax, one.moco.mean, label, st.look("moco").colour, one.moco.error)
-        ax.set_title(f"({'ab'[k]}) {name} rescaled, {_compared(one)}", pad=14)
+        mine, theirs = _seeds(one.pref), _seeds(one.moco.job, one.moco.runs)
+        rest = mine if mine == theirs else f"{mine} (MoCo: {theirs})"
+        ax.set_title(f"({'ab'[k]}) {name} rescaled, {rest}", pad=14)
         one_line = _coincide("runs of WC-MHGD", one.polygons)
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.04), title=one_line)
     fig.suptitle(f"$1/L$ of each task{from_zero(fig.axes[0])}")
@@ -714,21 +664,16 @@ def fig12(a: Artifact) -> None:
     _notes(a, ENDS)
 
 
-def _compared(one: Comparison) -> str:
-    """Says on how many seeds both methods rest."""
-    mine = _seeds(one.pref)
-    theirs = _seeds(one.moco.job, one.moco.runs)
-    return mine if mine == theirs else f"{mine} (MoCo: {theirs})"
-
-
 def _judge_moco(a: Artifact, found: Mapping[str, Comparison]) -> None:
-    """WC-MHGD's 1/L is larger than MoCo's on all axes, whose weights stay with the step alone rescaled."""
     checks: dict[str, Check] = {}
     for name, one in found.items():
         axes = list(zip(one.pref.rates, one.own, one.moco.mean, strict=True))
         larger = Count({f"p = {p:.3g}": x > y for p, x, y in axes}, what="axes")
         values = ", ".join(f"{x:.3f} / {y:.3f}" for _, x, y in axes)
-        exact = f"at the exact y*(x) {int((one.exact > one.best_exact).sum())}"
+        solved = [inverse(one.pref.solved("f_", one.pref.runs(s)))[0][s] for s in range(one.pref.S)]
+        # MoCo's setting is chosen at y*(x), too
+        best = max(one.tried, key=lambda setting: float(setting.exact.mean()))
+        exact = f"at the exact y*(x) {int((np.array(solved) > best.exact).sum())}"
         checks[name] = larger.also(f"{values} (MoCo with {one.moco.words}); {exact}").provided(
             np.isfinite(one.own + one.moco.mean).all(), UNFINISHED
         )
@@ -757,8 +702,6 @@ def _judge_moco(a: Artifact, found: Mapping[str, Comparison]) -> None:
 
 
 def _lines(name: str, one: Comparison) -> list[dict[str, Any]]:
-    """Rows of the table for one reading."""
-
     def line(
         method: str, setting: str, values: np.ndarray, exact: np.ndarray, runs: RunCount
     ) -> dict[str, Any]:

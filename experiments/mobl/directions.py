@@ -34,7 +34,6 @@ def gradients() -> torch.Tensor:
 
 
 def losses() -> torch.Tensor:
-    """Returns phi at x_0, (1, 2)."""
     return torch.tensor([[float(value(X0, s)) for s in range(2)]], dtype=torch.float64)
 
 

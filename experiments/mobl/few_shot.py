@@ -83,7 +83,8 @@ def _notes(a: Artifact, job: FewShot) -> None:
     a.note("Episodes are fixed for a seed; batch normalisation uses the statistics of each set.")
     if not a.on_papers_data():
         a.note(
-            f"Images: {job.data}. `data=cifar100 scale=paper` runs FC-100's classes at the paper's settings."
+            f"Images: {job.rows.data}. `data=cifar100 scale=paper` runs FC-100's classes at the paper's "
+            "settings."
         )
 
 
@@ -158,21 +159,6 @@ def best_alone(values: np.ndarray, task: int) -> bool:
     return bool(values[task] > np.delete(values, task).max())
 
 
-def _preference_claims(a: Artifact, pref: FewShot, extreme: FewShot) -> None:
-    """What a preference does, and an extreme one, by kind of accuracy."""
-    for kind in KINDS:
-        _judge_preferred(a, pref, kind)
-        _judge_extreme(a, pref, extreme, kind)
-    losses = polygons(pref, "f_")[0]
-    lowest = {f"task {s + 1}": best_alone(-losses[:, s], s) for s in range(pref.S)}
-    values = (f"{losses[s, s]:.3f} (others {np.delete(losses[:, s], s).min():.3f})" for s in range(pref.S))
-    a.check("loss", Count(lowest, that="lowest loss", what="axes").also(", ".join(values)))
-    apart = {"r = .8": _apart(pref), "r = .96": _apart(extreme)}
-    equal = AtMost(apart, BALANCED, of="100 (max / min - 1), the worst run", unit=" %", digits=".2f")
-    known = "Shorter runs are on their way. Decided by scale=paper."
-    a.check("balanced", equal.provided(a.scale == "paper", known))
-
-
 def _apart(job: FewShot) -> float:
     """Returns by how many % the largest r_s phi_s exceeds the smallest at the end, in the worst run."""
     weighted = job.rows.weights[job.last["run"]] * job.ends("f_")
@@ -180,7 +166,6 @@ def _apart(job: FewShot) -> float:
 
 
 def _judge_preferred(a: Artifact, pref: FewShot, kind: str) -> None:
-    """The preferred task is the best on its axis, and in its run."""
     mean, _ = polygons(pref, KINDS[kind])
     axes = {f"task {s + 1}": best_alone(mean[:, s], s) for s in range(pref.S)}
     runs = {f"task {s + 1}": best_alone(mean[s], s) for s in range(pref.S)}
@@ -205,7 +190,6 @@ def _judge_preferred(a: Artifact, pref: FewShot, kind: str) -> None:
 
 
 def _judge_extreme(a: Artifact, pref: FewShot, extreme: FewShot, kind: str) -> None:
-    """The lead of the preferred task grows with its preference."""
     near, far = (lead(job, KINDS[kind]) for job in (pref, extreme))
     further = change(near, far)
     means = [polygons(job, KINDS[kind])[0] for job in (pref, extreme)]
@@ -224,31 +208,13 @@ def _judge_extreme(a: Artifact, pref: FewShot, extreme: FewShot, kind: str) -> N
     a.claim("extreme-{kind}", check, interval=further.ends("+.1f", " pp"), kind=kind, cause=cause)
 
 
-def _judge_area(a: Artifact, pref: FewShot, extreme: FewShot) -> None:
-    """The runs together cover more than any of them."""
-    every = np.vstack([polygons(pref)[0], polygons(extreme)[0]]) / 100
-    single = max(polygon_area(p) for p in every)
-    covered = polygon_area(hull(every))
-    than = f"{HULL} times the largest single polygon (a hull contains every polygon)"
-    check = AtLeast(covered, HULL * single, of="area of the hull", than=than, digits=".3f")
-    ratio = f"{covered / single:.2f} times the largest single polygon, {single:.3f}"
-    interval = f"ratio {over_seeds(_ratios(pref, extreme)).ends('.2f')}"
-    # the hull is at most the polygon of all tasks at 100 %
-    check = check.also(ratio).below_ceiling([100 * single / polygon_area(np.ones(pref.S))], **saturation())
-    a.claim("covered", check, interval=interval)
-
-
 def _ratios(pref: FewShot, extreme: FewShot) -> list[float]:
     """For each seed: area of the hull over that of the largest polygon, training accuracy."""
+    names = [f"train_accuracy_{s + 1}" for s in range(pref.S)]
     found = []
     for seed in sorted(set(pref.last["seed"]) & set(extreme.last["seed"])):
-        rows = [job.last[job.last["seed"] == seed] for job in (pref, extreme)]
-        every = (
-            np.vstack(
-                [r[[f"train_accuracy_{s + 1}" for s in range(pref.S)]].to_numpy(dtype=float) for r in rows]
-            )
-            / 100
-        )
+        rows = pd.concat([job.last[job.last["seed"] == seed] for job in (pref, extreme)])
+        every = rows[names].to_numpy(dtype=float) / 100
         found.append(polygon_area(hull(every)) / max(polygon_area(p) for p in every))
     return found
 
@@ -268,8 +234,27 @@ def fig1(a: Artifact) -> None:
     fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     a.figure(fig)
     a.table(_accuracies({"r = .8": pref, "r = .96": extreme}), given=("preference", "preferred"))
-    _preference_claims(a, pref, extreme)
-    _judge_area(a, pref, extreme)
+    for kind in KINDS:
+        _judge_preferred(a, pref, kind)
+        _judge_extreme(a, pref, extreme, kind)
+    losses = polygons(pref, "f_")[0]
+    lowest = {f"task {s + 1}": best_alone(-losses[:, s], s) for s in range(pref.S)}
+    values = (f"{losses[s, s]:.3f} (others {np.delete(losses[:, s], s).min():.3f})" for s in range(pref.S))
+    a.check("loss", Count(lowest, that="lowest loss", what="axes").also(", ".join(values)))
+    apart = {"r = .8": _apart(pref), "r = .96": _apart(extreme)}
+    equal = AtMost(apart, BALANCED, of="100 (max / min - 1), the worst run", unit=" %", digits=".2f")
+    known = "Shorter runs are on their way. Decided by scale=paper."
+    a.check("balanced", equal.provided(a.scale == "paper", known))
+    every = np.vstack([polygons(pref)[0], polygons(extreme)[0]]) / 100
+    single = max(polygon_area(p) for p in every)
+    covered = polygon_area(hull(every))
+    than = f"{HULL} times the largest single polygon (a hull contains every polygon)"
+    check = AtLeast(covered, HULL * single, of="area of the hull", than=than, digits=".3f")
+    ratio = f"{covered / single:.2f} times the largest single polygon, {single:.3f}"
+    interval = f"ratio {over_seeds(_ratios(pref, extreme)).ends('.2f')}"
+    # the hull is at most the polygon of all tasks at 100 %
+    check = check.also(ratio).below_ceiling([100 * single / polygon_area(np.ones(pref.S))], **saturation())
+    a.claim("covered", check, interval=interval)
     _notes(a, pref)
 
 
@@ -310,59 +295,19 @@ def _accuracies(jobs: dict[str, FewShot]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-@dataclass(frozen=True)
-class Areas:
-    """Areas of radar polygons of one kind of accuracy: WC-MHGD's runs, their hull, other methods."""
-
-    kind: str
-    every: np.ndarray  # (10, S) of WC-MHGD
-    jobs: Mapping[str, FewShot]
-
-    @property
-    def covered(self) -> float:
-        """Area of the hull of WC-MHGD's runs."""
-        return polygon_area(hull(self.every) / 100)
-
-    @property
-    def single(self) -> list[float]:
-        """Areas of WC-MHGD's single runs."""
-        return [polygon_area(p / 100) for p in self.every]
-
-    @property
-    def others(self) -> dict[str, float]:
-        """Areas of other methods' runs."""
-        prefix = KINDS[self.kind]
-        return {k: polygon_area(mean_error(job.ends(prefix))[0] / 100) for k, job in self.jobs.items()}
-
-    @property
-    def solved(self) -> dict[str, float]:
-        """The same at the exact y*(x)."""
-        prefix = KINDS[self.kind]
-        return {k: polygon_area(job.solved(prefix).mean(axis=0) / 100) for k, job in self.jobs.items()}
-
-    def draw(self, fig: Any, position: int) -> None:
-        """Draws the radar chart."""
-        lines = {label: mean_error(job.ends(KINDS[self.kind])) for label, job in self.jobs.items()}
-        low, high, ticks = limits(np.vstack([self.every, *(m for m, _ in lines.values())]))
-        ax = radar_axes(fig, position, labels(self.every.shape[1]), low, high, ticks)
-        draw_hull(ax, hull(self.every), "WC-MHGD, best of ten runs on each axis")
-        for i, p in enumerate(self.every):
-            draw_polygon(ax, p, "WC-MHGD, single runs" if i == 0 else None, st.BLUE, lw=0.6, ms=0)
-        colours = (*(st.look(m).colour for m in ("moml", "forum")), st.RED)[: len(lines)]
-        for (label, (mean, error)), color in zip(lines.items(), colours, strict=True):
-            draw_polygon(ax, mean, label, color, error)
-        ax.set_title(f"{self.kind} accuracy, %{from_zero(ax)}", pad=14)
-
-    def row(self) -> dict[str, Any]:
-        """Returns the line of the table."""
-        return {
-            "area of the polygon of": f"{self.kind} accuracy",
-            "WC-MHGD, hull": self.covered,
-            "WC-MHGD, single: largest": max(self.single),
-            "WC-MHGD, single: median": float(np.median(self.single)),
-            **self.others,
-            **{f"{label} at y*": area for label, area in self.solved.items()},
-        }
+def _draw_areas(
+    fig: Any, position: int, kind: str, every: np.ndarray, lines: Mapping[str, tuple[np.ndarray, np.ndarray]]
+) -> None:
+    """Draws the radar chart of WC-MHGD's runs (10, S), and of other methods' means with their errors."""
+    low, high, ticks = limits(np.vstack([every, *(m for m, _ in lines.values())]))
+    ax = radar_axes(fig, position, labels(every.shape[1]), low, high, ticks)
+    draw_hull(ax, hull(every), "WC-MHGD, best of ten runs on each axis")
+    for i, p in enumerate(every):
+        draw_polygon(ax, p, "WC-MHGD, single runs" if i == 0 else None, st.BLUE, lw=0.6, ms=0)
+    colours = (*(st.look(m).colour for m in ("moml", "forum")), st.RED)[: len(lines)]
+    for (label, (mean, error)), color in zip(lines.items(), colours, strict=True):
+        draw_polygon(ax, mean, label, color, error)
+    ax.set_title(f"{kind} accuracy, %{from_zero(ax)}", pad=14)
 
 
 @artifact("mobl/fig2")
@@ -380,17 +325,32 @@ def fig2(a: Artifact) -> None:
     fig = st.plt.figure(figsize=(7.0, 4.0), layout="constrained")
     rows = []
     for k, (kind, prefix) in enumerate(KINDS.items()):
-        areas = Areas(kind, np.vstack([polygons(job, prefix)[0] for job in (pref, extreme)]), jobs)
-        areas.draw(fig, 121 + k)
-        rows.append(areas.row() | {"runs": runs})
+        every = np.vstack([polygons(job, prefix)[0] for job in (pref, extreme)])
+        lines = {label: mean_error(job.ends(prefix)) for label, job in jobs.items()}
+        _draw_areas(fig, 121 + k, kind, every, lines)
+        covered = polygon_area(hull(every) / 100)
+        single = [polygon_area(p / 100) for p in every]
+        others = {label: polygon_area(mean / 100) for label, (mean, _) in lines.items()}
+        solved = {label: polygon_area(job.solved(prefix).mean(axis=0) / 100) for label, job in jobs.items()}
+        rows.append(
+            {
+                "area of the polygon of": f"{kind} accuracy",
+                "WC-MHGD, hull": covered,
+                "WC-MHGD, single: largest": max(single),
+                "WC-MHGD, single: median": float(np.median(single)),
+                **others,
+                **{f"{label} at y*": area for label, area in solved.items()},
+                "runs": runs,
+            }
+        )
         for label in ("MOML", "FORUM"):
-            check = Above(areas.covered, areas.others[label], of="area of the hull", than=label, digits=".3f")
+            check = Above(covered, others[label], of="area of the hull", than=label, digits=".3f")
             excess = over_seeds(_excess(jobs[label], pref, extreme, prefix))
             a.claim(
                 "{key}-{kind}",
                 check.also(
-                    f"largest and median single run {max(areas.single):.3f}, {np.median(areas.single):.3f}; "
-                    f"{label} at the exact y*(x) {areas.solved[label]:.3f}"
+                    f"largest and median single run {max(single):.3f}, {np.median(single):.3f}; "
+                    f"{label} at the exact y*(x) {solved[label]:.3f}"
                 ),
                 rests_on=("pref", "extreme", names[label]),
                 interval=f"hull minus {label}: {excess.ends('.3f')}",
@@ -480,7 +440,6 @@ def fig4(a: Artifact) -> None:
 
 
 def _judge_trade_off(a: Artifact, trade: FewShot) -> None:
-    """Figure 4b: the accuracy of the preferred task grows with u."""
     runs = {u: trade.runs(trade_off=u) for u in (1.0, 5.0, 10.0, 20.0)}
     grown = _from_to(trade, "train_accuracy_1", 1.0, 20.0)
     accuracy = (f"u = {u:g}: {trade.ends('train_accuracy_', r)[:, 0].mean():.1f} %" for u, r in runs.items())
@@ -497,7 +456,6 @@ def _judge_trade_off(a: Artifact, trade: FewShot) -> None:
 def _judge_inner_steps(
     a: Artifact, id: str, of_seeds: Mapping[int, pd.Series], of: str, **words: Any
 ) -> None:
-    """A measure, one value for each seed, grows with the number D of inner steps."""
     order = sorted(of_seeds)
     grown = change(of_seeds[order[0]], of_seeds[order[-1]])
     sure = SurelyAbove(grown, of=f"{of}, largest D minus smallest", **SURE)
@@ -540,50 +498,40 @@ def fig5(a: Artifact) -> None:
     fig, axes = grid(2, 2, figsize=(7.0, 5.2))
     for ax, below, (kind, prefix) in zip(*axes, KINDS.items(), strict=True):
         mean, error = polygons(pref, prefix)
-        _accuracy_bars(ax, mean, error)
+        # accuracies of all tasks (preferences, S) as points, the preferred one outlined
+        S = mean.shape[1]
+        width = 0.8 / S
+        for s, (color, marker) in enumerate(zip(COLOURS, st.MARKERS, strict=False)):
+            x = np.arange(S) + (s - (S - 1) / 2) * width
+            line = {"fmt": marker, "ms": 4.5, "color": color, "elinewidth": 0.8, "label": f"task {s + 1}"}
+            ax.errorbar(x, mean[:, s], np.nan_to_num(error[:, s]), **line)
+            ax.plot(x[s], mean[s, s], marker, ms=8, mfc="none", mec=st.BLACK, mew=0.9)
+        low = float(np.fmin.reduce(mean - np.nan_to_num(error), axis=None))
+        high = float(np.fmax.reduce(mean + np.nan_to_num(error), axis=None))
+        for x in range(1, S):
+            ax.axvline(x - 0.5, color="#DDDDDD", lw=0.5)
+        ax.set_xticks(range(S), [f"$r_{s + 1} = 0.8$" for s in range(S)])
+        floor = max(0.0, low - 2.0)
+        ax.set_ylim(floor, high + 0.08 * (high - floor))  # room for the outlines
+        ax.set_yticks([tick for tick in ax.get_yticks() if floor <= tick <= 100.0])
         dress(ax, y=f"{kind} accuracy, %", title=f"({PANEL[kind]})")
         found = leads(pref, prefix)
         below.axhline(0.0, color=st.GREY, lw=0.7)
         band(below, found.index.to_numpy(), found.to_numpy(), None, st.BLACK)
         dress(below, "outer step $k$", "lead of the preferred task, pp", f"({LEADS[kind]}, ours) {kind}")
         _judge_nearly_best(a, pref, kind, mean)
-        _check_early(a, pref, kind)
+        step = early(pref)
+        known = f"No step has a mean training accuracy of {EARLY:g} %. Decided by longer runs."
+        ahead = over_seeds([] if step is None else leads(pref, KINDS[kind]).loc[step].to_numpy())
+        check = SurelyAbove(ahead, of=f"lead at step {step}", **SURE)
+        a.check("early-{kind}", check.provided(step is not None, known), kind=kind, early=f"{EARLY:g}")
     legend_below(fig, axes[0, 0])
     fig.suptitle(f"{mean_of(pref)}; outlined: the preferred task; bars, bands: one standard error")
     a.figure(fig)
     _notes(a, pref)
 
 
-def _check_early(a: Artifact, pref: FewShot, kind: str) -> None:
-    """Before accuracies are at their ceiling, the preferred task leads."""
-    step = early(pref)
-    known = f"No step has a mean training accuracy of {EARLY:g} %. Decided by longer runs."
-    ahead = over_seeds([] if step is None else leads(pref, KINDS[kind]).loc[step].to_numpy())
-    check = SurelyAbove(ahead, of=f"lead at step {step}", **SURE)
-    a.check("early-{kind}", check.provided(step is not None, known), kind=kind, early=f"{EARLY:g}")
-
-
-def _accuracy_bars(ax: Any, mean: np.ndarray, error: np.ndarray) -> None:
-    """Draws the accuracies of all tasks (preferences, S) as points, the preferred one outlined."""
-    S = mean.shape[1]
-    width = 0.8 / S
-    for s, (color, marker) in enumerate(zip(COLOURS, st.MARKERS, strict=False)):
-        x = np.arange(S) + (s - (S - 1) / 2) * width
-        line = {"fmt": marker, "ms": 4.5, "color": color, "elinewidth": 0.8, "label": f"task {s + 1}"}
-        ax.errorbar(x, mean[:, s], np.nan_to_num(error[:, s]), **line)
-        ax.plot(x[s], mean[s, s], marker, ms=8, mfc="none", mec=st.BLACK, mew=0.9)
-    low = float(np.fmin.reduce(mean - np.nan_to_num(error), axis=None))
-    high = float(np.fmax.reduce(mean + np.nan_to_num(error), axis=None))
-    for x in range(1, S):
-        ax.axvline(x - 0.5, color="#DDDDDD", lw=0.5)
-    ax.set_xticks(range(S), [f"$r_{s + 1} = 0.8$" for s in range(S)])
-    floor = max(0.0, low - 2.0)
-    ax.set_ylim(floor, high + 0.08 * (high - floor))  # room for the outlines
-    ax.set_yticks([tick for tick in ax.get_yticks() if floor <= tick <= 100.0])
-
-
 def _judge_nearly_best(a: Artifact, pref: FewShot, kind: str, mean: np.ndarray) -> None:
-    """The preferred task is nearly the best, and leads the mean of the others."""
     near = {f"task {s + 1}": bool(mean[s, s] >= mean[s].max() - NEAR) for s in range(pref.S)}
     ahead = over_seeds(lead(pref, KINDS[kind]))
     nearly = Count(near, 4, that=f"within {NEAR:g} pp of the highest", what="runs")
@@ -640,7 +588,6 @@ def fig6(a: Artifact) -> None:
 def _judge_larger_u(
     a: Artifact, job: FewShot, train: Mapping[float, float], loss: Mapping[float, float]
 ) -> None:
-    """Figure 6a: u = 10 and 20 are better than u = 1, and alike."""
     gains = {f"u = {u:g}": _from_to(job, "train_accuracy_1", 1.0, u) for u in (10.0, 20.0)}
     better = SurelyAbove(gains, of="gain of accuracy over u = 1", partial=True, **SURE)
     values = "; ".join(f"u = {u:g}: {value:.1f} %, loss {loss[u]:.4f}" for u, value in train.items())
@@ -664,7 +611,6 @@ def _judge_larger_u(
 
 
 def _judge_test_accuracy(a: Artifact, job: FewShot, test: Mapping[float, float]) -> None:
-    """Figure 6b: the test accuracy of task 1 grows with u."""
     grown = _from_to(job, "test_accuracy_1", 1.0, 20.0)
     sure = SurelyAbove(grown, of="gain of accuracy from u = 1 to 20", **SURE)
     means = {f"u = {u:g}": test[u] for u in (1.0, 10.0, 20.0)}
@@ -716,17 +662,13 @@ def undecided_ratio(one: float, other: float, seeds: int) -> str:
     factor = float(np.sqrt(stats.f.ppf(0.975, seeds - 1, seeds - 1)))
     if not one / factor < other < one * factor:
         return ""
+    far = max(one / other, other / one)
+    enough = next((n for n in range(2, 1000) if stats.f.ppf(0.975, n - 1, n - 1) < far**2), "more than 1,000")
     return (
         f"Standard deviations of {seeds} seeds: the 95 % interval of their ratio, "
-        f"{one / other / factor:.2f} to {one / other * factor:.2f}, holds 1. {_seeds_for(one / other)}"
+        f"{one / other / factor:.2f} to {one / other * factor:.2f}, holds 1. "
+        f"Decided by {enough} seeds, if the ratio stays where it is."
     )
-
-
-def _seeds_for(ratio: float) -> str:
-    """Says with how many seeds the F test would tell two standard deviations with this ratio apart."""
-    far = max(ratio, 1.0 / ratio)
-    enough = next((n for n in range(2, 1000) if stats.f.ppf(0.975, n - 1, n - 1) < far**2), None)
-    return f"Decided by {enough or 'more than 1,000'} seeds, if the ratio stays where it is."
 
 
 def carried(train: np.ndarray, test: np.ndarray) -> tuple[int, int]:
@@ -755,7 +697,21 @@ def fig8(a: Artifact) -> None:
             marks = {"marker": (*st.MARKERS, *st.MARKERS)[s], "ms": 3, "markevery": (0.02 * s, 0.25)}
             ax.plot(steps, values.mean(1), color=colors[s], lw=1.0, label=f"task {s + 1}", **marks)
         dress(ax, "outer step $k$", title=f"({'abcd'[k]}) $S = {job.S}$, {kind}")
-        _judge_dominance(a, name, job, kind)
+        accuracies = job.ends(KINDS[kind])
+        best = accuracies >= accuracies.max(axis=1, keepdims=True) - 1e-9
+        alone = best.sum(axis=1) == 1
+        always = {f"task {s + 1}": (best[:, s] & alone).all() for s in range(job.S)}
+        none = Count(always, at_most=0, that=f"alone the best in all {len(accuracies)} seeds", what="tasks")
+        few = "One seed does not show whether the same task leads in all. Decided by more seeds."
+        word = "train" if kind == "training" else kind
+        a.claim(
+            "none-dominates-{papers}-{kind}",
+            none.provided(len(accuracies) > 1, few),
+            rests_on=(name,),
+            papers=PAPERS[name],
+            S=job.S,
+            kind=word,
+        )
     for name in names:
         _judge_without_preference(a, name, FewShot(a.jobs[name]))
     for row in axes:
@@ -767,32 +723,13 @@ def fig8(a: Artifact) -> None:
     more = FewShot(a.jobs["s_more"])
     if more.S != 10:
         a.note(
-            f"S = {more.S} instead of 10: the classes of {more.data} suffice for no more tasks of five ways."
+            f"S = {more.S} instead of 10: the classes of {more.rows.data} suffice for no more tasks of five "
+            "ways."
         )
     _notes(a, job)
 
 
-def _judge_dominance(a: Artifact, name: str, job: FewShot, kind: str) -> None:
-    """No task is the best alone in all seeds."""
-    accuracies = job.ends(KINDS[kind])
-    best = accuracies >= accuracies.max(axis=1, keepdims=True) - 1e-9
-    alone = best.sum(axis=1) == 1
-    always = {f"task {s + 1}": (best[:, s] & alone).all() for s in range(job.S)}
-    none = Count(always, at_most=0, that=f"alone the best in all {len(accuracies)} seeds", what="tasks")
-    few = "One seed does not show whether the same task leads in all. Decided by more seeds."
-    word = "train" if kind == "training" else kind
-    a.claim(
-        "none-dominates-{papers}-{kind}",
-        none.provided(len(accuracies) > 1, few),
-        rests_on=(name,),
-        papers=PAPERS[name],
-        S=job.S,
-        kind=word,
-    )
-
-
 def _judge_without_preference(a: Artifact, name: str, job: FewShot) -> None:
-    """The winner in training need not win in the test; the common direction vanishes."""
     kept, clear = carried(job.ends("train_accuracy_"), job.ends("test_accuracy_"))
     of = "seeds in which the same task leads in training and test"
     than = f"half of the {clear} seeds in which one task leads in training alone ({len(job.last)} seeds)"

@@ -197,6 +197,7 @@ def theory(a: Artifact) -> None:
     a.note("The step of x is .1; the theorems' is 1/(3 L_phi) = .065 at most here (L_phi = 5.1).")
 
 
+NAMES = [f"f_{s}" for s in range(1, 6)]
 GROUPS = (1, 3)  # objectives that are preferred, one after the other
 
 
@@ -214,7 +215,6 @@ class Preferred:
 
     @cached_property
     def planned(self) -> pd.DataFrame:
-        """Final rows with the number of the preferred objective."""
         return self.job.final.assign(preferred=self.job.weights.argmax(axis=1) + 1)
 
     @property
@@ -223,23 +223,17 @@ class Preferred:
 
     @property
     def us(self) -> list[float]:
-        """All u, from 0 on."""
         return sorted(self.job.final["trade_off"].unique())
 
     @property
     def positive(self) -> list[float]:
-        """All u > 0."""
         return [u for u in self.us if u > 0]
-
-    @property
-    def names(self) -> list[str]:
-        return [f"f_{s}" for s in range(1, 6)]
 
     @cached_property
     def plain(self) -> pd.Series:
         """Mean values of all objectives without preference."""
         rows = self.plain_rows
-        found: pd.Series = rows.loc[rows["status"] == "done", self.names].mean()
+        found: pd.Series = rows.loc[rows["status"] == "done", NAMES].mean()
         return found
 
     @property
@@ -253,7 +247,6 @@ class Preferred:
         return rows[(rows["preferred"] == s) & (rows["trade_off"] == u)]
 
     def end(self, s: int, u: float) -> float:
-        """Returns the mean final value of the preferred objective."""
         return float(self.of(self.final, s, u)[f"f_{s}"].mean())
 
     @property
@@ -262,13 +255,11 @@ class Preferred:
         return int(self.job.history["step"].max()) // 10
 
     def then(self, s: int, u: float) -> float:
-        """Returns its mean value after a tenth of the steps."""
         h = self.job.history
         runs = self.of(self.final, s, u)["run"]
         return float(h.loc[(h["step"] == self.early) & h["run"].isin(runs), f"f_{s}"].mean())
 
     def draw(self, ax: Any) -> None:
-        """Draws the final value of the preferred objective relative to Algorithm 4."""
         width = 0.8 / len(self.us)
         for k, (u, color) in enumerate(zip(self.us, (st.GREY, st.SKY, st.BLUE, st.ORANGE), strict=True)):
             heights = [self.end(s, u) / float(self.plain[f"f_{s}"]) for s in GROUPS]
@@ -281,23 +272,21 @@ class Preferred:
         ax.legend(ncols=2, loc="upper center")
 
     def table(self) -> pd.DataFrame:
-        """Returns the mean final values of all objectives by method, preferred objective and u."""
         first = {"method": "Algorithm 4 (no preference)", "preferred": "–", "u": "–"}
         rows = [{**first, **self._cells(self.plain), "runs": RunCount.of(self.plain_rows)}]
         for u in self.us:
             for s in GROUPS:
                 line = {"method": "WC-MHGD, r_s = .8", "preferred": str(s), "u": f"{u:g}"}
-                means = self.of(self.final, s, u)[self.names].mean()
+                means = self.of(self.final, s, u)[NAMES].mean()
                 runs = RunCount.of(self.of(self.planned, s, u))
                 rows.append({**line, **self._cells(means), "runs": runs})
         return pd.DataFrame(rows)
 
     def _cells(self, means: pd.Series) -> dict[str, Any]:
-        return {name: round(float(means[name]), 3) for name in self.names}
+        return {name: round(float(means[name]), 3) for name in NAMES}
 
 
 def judge_preferred(a: Artifact, effect: Preferred, s: int) -> None:
-    """What the preference for objective s does at the end of the runs."""
     base = float(effect.plain[f"f_{s}"])
     ends = {f"u = {u:g}": effect.end(s, u) for u in effect.positive}
     of = f"final phi_{s}, mean over starts"
@@ -318,7 +307,6 @@ def judge_preferred(a: Artifact, effect: Preferred, s: int) -> None:
 
 
 def judge_larger_u(a: Artifact, effect: Preferred) -> None:
-    """Remark 2: a larger u follows the preference more closely, during the run and at the end."""
     low = effect.positive[0]
     high = effect.positive[-1]
     of = f"phi_s with u = {low:g} over that with u = {high:g}"
@@ -359,7 +347,12 @@ def options(a: Artifact) -> None:
     st.caption(fig, f"{DIRECTION} {OPTIONS} {words}")
     a.figure(fig)
     late = {name: late_mean(values) for name, values in squares.items()}
-    a.table(options_table(jobs, labels, late), given=("option",))
+    lines = []
+    for name, job in jobs.items():
+        least = job.final.loc[job.final["status"] == "done", "min_norm_square"].mean()
+        line = {"option": labels[name].replace("$", ""), "|dbar|^2, last quarter": f"{late[name].mean():.2e}"}
+        lines.append(line | {"min-norm^2 at the end": f"{least:.2e}", "runs": job.runs})
+    a.table(lines, given=("option",))
     judge_options(a, jobs, squares, late)
     a.refer("mobl/theory", "rate-falling", "rate-cg")
     mu, L = convexity(jobs["ns_2"])
@@ -371,28 +364,9 @@ def options(a: Artifact) -> None:
 
 
 def option(job: JobRows) -> str:
-    """Returns the label of a job: NS or CG, and its steps."""
     oracle = job.config["oracle"]
     D = oracle["inner_steps"]
     return f"NS, $D = {D}$" if oracle["method"] == "itd" else f"CG, $D = {D}$, $N = {oracle['cg_steps']}$"
-
-
-def options_table(
-    jobs: Mapping[str, JobRows], labels: Mapping[str, str], late: Mapping[str, np.ndarray]
-) -> pd.DataFrame:
-    """Returns the neighbourhood of each option."""
-    rows = []
-    for name, job in jobs.items():
-        ends = job.final[job.final["status"] == "done"]
-        rows.append(
-            {
-                "option": labels[name].replace("$", ""),
-                "|dbar|^2, last quarter": f"{late[name].mean():.2e}",
-                "min-norm^2 at the end": f"{ends['min_norm_square'].mean():.2e}",
-                "runs": job.runs,
-            }
-        )
-    return pd.DataFrame(rows)
 
 
 def judge_options(
@@ -401,7 +375,6 @@ def judge_options(
     squares: Mapping[str, np.ndarray],
     late: Mapping[str, np.ndarray],
 ) -> None:
-    """Theorem 5.5: the neighbourhood shrinks with D, and CG with all steps leaves none."""
     alpha = float(jobs["ns_2"].config["oracle"]["inner_step"])
     mu = convexity(jobs["ns_2"])[0]
     inner = {jobs[name].config["oracle"]["inner_steps"]: late[name] for name in ("ns_2", "ns_4", "ns_8")}
@@ -486,7 +459,6 @@ def draw_stochastic(
 def judge_samples(
     a: Artifact, batches: Mapping[int, str], terms: Mapping[int, str], late: Mapping[str, np.ndarray]
 ) -> None:
-    """Theorem 5.7: the neighbourhood shrinks with batches and with the terms of the Neumann series."""
     T = np.array(sorted(batches), dtype=float)
     levels = np.array([late[batches[int(t)]].mean() for t in T])
     slope = float(np.polyfit(np.log(T), np.log(levels), 1)[0]) if np.isfinite(levels).all() else float("nan")

@@ -35,12 +35,7 @@ class Tasks(ABC):
         """Number of tasks."""
 
     @property
-    def data(self) -> str:
-        return str(self.rows.meta["data"])
-
-    @property
     def D(self) -> int:
-        """Inner steps."""
         oracle = self.rows.config["oracle"]
         return int(oracle.get("inner", oracle)["inner_steps"])
 

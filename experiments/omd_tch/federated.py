@@ -84,7 +84,6 @@ class Scenario:
 
     @property
     def on_mnist(self) -> bool:
-        """Whether it is of MNIST's half."""
         return self.key[0] == "m"
 
     @property
@@ -102,7 +101,6 @@ class Scenario:
 
     @property
     def first_seed(self) -> int:
-        """The seed of panels that draw one."""
         return int(self.jobs["ls"].final["seed"].iloc[0])
 
     @property
@@ -155,7 +153,6 @@ class Scenario:
         return rows[METRICS.get(name, name)].to_numpy(dtype=float) if len(rows) else np.array([np.nan])
 
     def runs(self, column: str) -> RunCount:
-        """How many seeds of a column finished."""
         job, output = self.source(column)
         return RunCount.of(job.final[job.final["output"] == output])
 
@@ -163,7 +160,6 @@ class Scenario:
         return float(self.values(column, name).mean())
 
     def over(self, column: str, name: str) -> Mean:
-        """Mean over seeds, with an interval of three or more."""
         return Mean(self.values(column, name), least=3)
 
     def gap(self, one: str, other: str, name: str) -> Mean:

@@ -55,13 +55,6 @@ def draw_curves(ax: Any, s: Scenario, name: str, seed: int | None, label: str) -
     dress(ax, "round", label)
 
 
-def draw_last(ax: Any, s: Scenario, name: str) -> None:
-    """Draws the last iterates of AdaOMDgd's trajectory, which its average is to be told from."""
-    rounds, values = s.curve("last iterate of AdaOMDgd-TCH", name, s.first_seed)
-    label = "last iterate of AdaOMDgd"
-    ax.plot(rounds, values, ls=(0, (1, 2)), color=st.BLACK, lw=2.0, label=label, zorder=5)
-
-
 def draw_scatter(ax: Any, s: Scenario) -> None:
     """Draws accuracy against parity: means with standard deviations, of few seeds each seed instead."""
     for column in COMPARED:
@@ -87,7 +80,6 @@ def draw_published(ax: Any, s: Scenario) -> None:
 
 
 def draw_boxes(ax: Any, s: Scenario, metric: str, names: bool) -> None:
-    """Draws a metric of all methods over the seeds."""
     boxes(ax, {c: s.values(c, metric) for c in COLUMNS if s.has(c)}, LOOKS, names)
     dress(ax, LABELS.get(metric, metric))
 
@@ -166,7 +158,10 @@ def fig3a(a: Artifact) -> None:
     draw_curves(axes[0, 0], s, LOSS, s.first_seed, "worst client's training loss")
     draw_curves(axes[0, 1], s, METRICS["agnostic loss"], s.first_seed, "worst client's test loss")
     for ax, name in ((axes[0, 0], LOSS), (axes[0, 1], METRICS["agnostic loss"])):
-        draw_last(ax, s, name)
+        # the last iterates of AdaOMDgd's trajectory, which its average is to be told from
+        rounds, values = s.curve("last iterate of AdaOMDgd-TCH", name, s.first_seed)
+        label = "last iterate of AdaOMDgd"
+        ax.plot(rounds, values, ls=(0, (1, 2)), color=st.BLACK, lw=2.0, label=label, zorder=5)
     draw_scatter(axes[0, 2], s)
     hollow = ""
     if a.on_papers_data():
@@ -253,12 +248,6 @@ def fig6(a: Artifact) -> None:
     a.table(means(shown))
     for s in shown:
         refer(a, "omd_tch/fig3a" if s.key == "mr" else "omd_tch/table2", s, of_means(s))
-    judge_fairer(a, shown)
-    notes(a, shown)
-
-
-def judge_fairer(a: Artifact, shown: Sequence[Scenario]) -> None:
-    """Judges the text's sentence on OMD-TCH and FedAvg over all scenarios."""
     found = {
         f"{s.name} {kind} {metric}": s.mean(plain, metric) < s.mean(FED, metric)
         for s in shown
@@ -276,6 +265,7 @@ def judge_fairer(a: Artifact, shown: Sequence[Scenario]) -> None:
         interval=fewest(shown),
         rests_on=rests_on,
     )
+    notes(a, shown)
 
 
 @artifact("omd_tch/fig7")

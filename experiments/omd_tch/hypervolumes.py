@@ -159,7 +159,6 @@ def judge(a: Artifact, key: str, m: Method, mean: float, std: float, values: np.
 
 
 def lines(a: Artifact, listed: Any, measured: Any, best: float) -> Any:
-    """Yields the lines of the table."""
     for key, m in METHODS.items():
         mean, std = listed[m.column]
         runs = sum((job.runs for job in parts(a, m.job)), RunCount(0, 0))

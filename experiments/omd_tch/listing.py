@@ -18,12 +18,10 @@ WEIGHTED = "CIFAR10 Rotation, 2 clients"
 
 
 def part(name: str) -> Published:
-    """Returns the rows of one part of the listing."""
     return published("omd_tch/listing").where(artifact=f"omd_tch/listing_{name}")
 
 
 def sentences() -> list[str]:
-    """Returns what the listing says, each with its numbers."""
     return [*training(), parity(), lowest(), preferences(), ratios(), dominance()]
 
 
@@ -41,7 +39,6 @@ def pairs(name: str, metric: str) -> dict[str, tuple[float, float]]:
 
 
 def training() -> Iterator[str]:
-    """Yields what test and training data say of Table 2's first two orderings."""
     for name, where in (("test", "On test data"), ("train", "On training data")):
         more = sum(ada > omd for omd, ada in pairs(name, ACCURACY).values())
         ratios = sorted(ada / omd for omd, ada in pairs(name, AGNOSTIC).values())

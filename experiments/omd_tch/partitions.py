@@ -11,6 +11,7 @@ from mobench.artifacts.checks import Equal
 from mobench.artifacts.panels import grid
 from mobench.data.clients import Clients
 from mobench.data.images import CLASSES, Images
+from mobench.jobs.targets import instantiate
 from mobench.problems import FederatedImages
 
 from .federated import Scenario, scenarios
@@ -56,7 +57,7 @@ def class_counts_figure(base: Images, splits: Mapping[str, Clients], seed: int, 
 def partitions(a: Artifact) -> None:
     """Images of each class at each client (ours)."""
     shown = scenarios(a)
-    problems = {s.key: problem_of(s) for s in shown}
+    problems = {s.key: instantiate(s.jobs["ls"].config["problem"], "problem") for s in shown}
     first = int(shown[0].jobs["ls"].config["seeds"][0])
     drawn = {s.titled: problems[s.key].split_of(first) for s in shown if s.on_mnist == shown[0].on_mnist}
     a.figure(class_counts_figure(problems[shown[0].key].images, drawn, first))
@@ -67,12 +68,6 @@ def partitions(a: Artifact) -> None:
         for name in ("sha256", "sha256 of the run")
     )
     a.check("same", Equal(here, runs, what="hashes"))
-
-
-def problem_of(s: Scenario) -> FederatedImages:
-    """Returns the problem of a scenario's jobs."""
-    config = s.jobs["ls"].config["problem"]
-    return FederatedImages(**{k: v for k, v in config.items() if k != "_target_"})
 
 
 def line(s: Scenario, seed: int, problem: FederatedImages) -> dict[str, Any]:

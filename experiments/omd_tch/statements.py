@@ -128,24 +128,19 @@ def same_as_last(s: Scenario, column: str) -> str:
     """Says how often the adaptive average is the last iterate, if that is in most rounds: all that the
     statement then supports.
     """
-    alone = rounds_alone(s, column)
     same, end = s.rounds_alone(column)
+    alone = rounds_alone(s, column)
     if 2 * same.sum() <= len(same):
         return ""
+    plain = next(plain for plain, ada in PAIRS.values() if ada == column)
+    another = " of a trajectory with another lambda step (each average has its own winner of Table 1)"
+    another = "" if s.source(plain)[0] is s.source(column)[0] else another
     return (
         f"AdaOMD's average is the last iterate in {sum(alone.values())} of {len(alone)} recorded rounds"
         + (" (after the last round: the last one that was evaluated)" if end else "")
-        + f": this shows that the last iterate beats the uniform average{of_another(s, column)}, "
+        + f": this shows that the last iterate beats the uniform average{another}, "
         "not what the adaptive weights are worth."
     )
-
-
-def of_another(s: Scenario, column: str) -> str:
-    """Says so where the uniform average is that of a trajectory with another step."""
-    plain = next(plain for plain, ada in PAIRS.values() if ada == column)
-    if s.source(plain)[0] is s.source(column)[0]:
-        return ""
-    return " of a trajectory with another lambda step (each average has its own winner of Table 1)"
 
 
 def rounds_alone(s: Scenario, column: str) -> dict[str, bool]:
@@ -209,7 +204,11 @@ def of_means(s: Scenario) -> list[Statement]:
     if not s.on_mnist:
         return [x for kind in PAIRS for x in of_cifar(s, kind)]
     pairs = [x for kind in PAIRS for x in (*against_omd(s, kind), *against_others(s, kind))]
-    return [*pairs, *(mirror_maps(s, family) for family in FAMILIES)]
+    mirrors = [  # claim 7: both mirror maps are equally accurate
+        equally_accurate(s, "m{setting}-mirror-{kind}", family, gd, eg, 1.0, what=what)
+        for family, (what, gd, eg) in FAMILIES.items()
+    ]
+    return [*pairs, *mirrors]
 
 
 def panel(s: Scenario) -> str:
@@ -286,12 +285,6 @@ def equally_accurate(
     """Returns a statement that the accuracies of two columns are the same within so many points."""
     printed = abs(s.printed_gap(one, other, ACCURACY))
     return of_accuracy(s, id, kind, one, other, as_accurate(s, one, other, by), printed=printed, **words)
-
-
-def mirror_maps(s: Scenario, family: str) -> Statement:
-    """Returns claim 7: both mirror maps are equally accurate on MNIST."""
-    what, gd, eg = FAMILIES[family]
-    return equally_accurate(s, "m{setting}-mirror-{kind}", family, gd, eg, 1.0, what=what)
 
 
 def of_cifar(s: Scenario, kind: str) -> list[Statement]:

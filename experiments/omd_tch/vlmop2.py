@@ -125,7 +125,6 @@ class Points:
         return np.linalg.norm(self.F[:, None] - ENDS, axis=-1).min(1)
 
     def line(self, method: str, seed: str) -> dict[str, Any]:
-        """A line of the table."""
         return {
             "method": method,
             "seed": seed,
@@ -220,7 +219,6 @@ def near_rays(shown: Sequence[Points], mean: float, angle: float, largest: float
 
 
 def ends_only(shown: Sequence[Points]) -> Check:
-    """Checks that the solutions of every seed are at the end points of the front."""
     worst = np.max([p.to_end for p in shown])
     return Below(worst, 0.03, of="largest distance of a seed's solution to an end point", digits=".3f")
 
@@ -311,7 +309,6 @@ def fig4(a: Artifact) -> None:
 
 
 def judge_near_rays(a: Artifact, of_seeds: Mapping[str, Sequence[Points]]) -> None:
-    """Which methods are close to every ray for every seed, with solutions that differ."""
     for key, method, bounds in (
         ("tch", "TCH", {"mean": 0.02, "angle": 2.0}),
         ("omd-pgd", "OMD (PGD)", {"mean": 0.04, "angle": 4.0, "largest": 0.1}),
