@@ -58,7 +58,6 @@ PROBLEMS: dict[str, tuple[str, ...]] = {
     "dtlz": ("problem=dtlz", THREE),
     "re": ("problem=re", THREE),
     "uf": ("problem=uf", THREE),
-    "fair": ("problem=fair_classification", THREE),
     "half_plane": ("problem=half_plane", "problem.start={kind:normal,scale:1.0,value:null}", THREE),
     "ball": ("problem=ball_and_half_space", THREE),
     "capped": ("problem=least_squares", "problem.caps=[null,0.3]", THREE),

@@ -1,7 +1,6 @@
 """An oracle with more constraints than the one that it wears.
 
-g = A F + b + h(theta),  h(theta) = (|theta|^2 - R^2) / R^2 or 0:
-no gradient is computed that the objectives' do not give.
+g = A F + b:  no gradient is computed that the objectives' do not give.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from mobench.errors import CompatibilityError
 
 
 class Constrained(Oracle):
-    """Base class of constraint families: `matrix` (n, M), `offset` (n,), and, where they depend on the
-    variables as well, `radius` (R, 1).
+    """Base class of constraint families: `matrix` (n, M), `offset` (n,).
 
     Constraints of the wrapped oracle come first. Values, rows, products and Hessians of the new ones follow
     from those of the objectives: g mixes them, so J_g'w = J_f'(A'w), whatever the sample.
@@ -29,13 +27,7 @@ class Constrained(Oracle):
         CompatibilityError: the oracle takes local steps; its rows are no gradients that could be mixed.
     """
 
-    def __init__(
-        self,
-        oracle: Oracle,
-        matrix: Float[Tensor, "n M"],
-        offset: Float[Tensor, " n"],
-        radius: Float[Tensor, "R 1"] | None = None,
-    ) -> None:
+    def __init__(self, oracle: Oracle, matrix: Float[Tensor, "n M"], offset: Float[Tensor, " n"]) -> None:
         if oracle.spec.local_steps:
             raise CompatibilityError(
                 "constraint: an oracle with local steps does not provide gradients of the objectives, from "
@@ -43,10 +35,8 @@ class Constrained(Oracle):
                 "or constraint=none."
             )
         self.inner = oracle
-        device = radius.device if radius is not None else None
-        self.matrix = matrix.double().to(device)
-        self.offset = offset.double().to(device)
-        self.square = None if radius is None else radius.double().square()
+        self.matrix = matrix.double()
+        self.offset = offset.double()
         spec = oracle.spec
         self.spec = replace(spec, N=spec.N + len(matrix))
 
@@ -56,17 +46,10 @@ class Constrained(Oracle):
             self.offset = self.offset.to(like.device)
         return self.matrix.to(like.dtype), self.offset.to(like.dtype)
 
-    def added(self, F: Float[Tensor, "R M"], theta: Float[Tensor, "R P"]) -> Float[Tensor, "R n"]:
-        """The new constraints where the objectives are F."""
-        A, b = self._mixing(F)
-        g = F @ A.T + b
-        if self.square is None:
-            return g
-        return g + (theta.double().square().sum(1, keepdim=True) / self.square - 1.0).to(F)
-
-    def appended(self, values: Float[Tensor, "R k"], theta: Float[Tensor, "R P"]) -> Float[Tensor, "R K"]:
+    def appended(self, values: Float[Tensor, "R k"]) -> Float[Tensor, "R K"]:
         """All values from those of the wrapped oracle."""
-        return torch.cat([values, self.added(values[:, : self.spec.M], theta)], dim=1)
+        A, b = self._mixing(values)
+        return torch.cat([values, values[:, : self.spec.M] @ A.T + b], dim=1)
 
     def init(self, theta: Float[Tensor, "R P"]) -> State:
         return self.inner.init(theta)
@@ -75,7 +58,7 @@ class Constrained(Oracle):
         return ConstrainedPoint(self.inner.at(theta, state, t, k), self)
 
     def exact(self, theta: Float[Tensor, "R P"]) -> Float[Tensor, "R K"]:
-        return self.appended(self.inner.exact(theta), theta)
+        return self.appended(self.inner.exact(theta))
 
     def exact_point(self, theta: Float[Tensor, "R P"]) -> Point | None:
         point = self.inner.exact_point(theta)
@@ -109,29 +92,22 @@ class ConstrainedPoint(Point):
         super().__init__(inner.x, inner.X, inner.M, inner.state)
         self.moving = inner.moving
         if inner.recorded is not None:
-            self.recorded = family.appended(inner.recorded, inner.x)
+            self.recorded = family.appended(inner.recorded)
         self._both: Tensor | None = None
 
     def values(self) -> Float[Tensor, "R K"]:
         if self._both is None:
             self.inner.graph = self.graph
-            self._both = self._family.appended(self.inner.values(), self.x)
+            self._both = self._family.appended(self.inner.values())
         return self._both
 
-    def _fold(self, w: Float[Tensor, "R k"]) -> tuple[Tensor, Tensor | None]:
-        """Weights of the inner functions, and 2 sum_j w_j / R^2,
-        the weight of theta in the gradient (None: 0).
-        """
+    def _fold(self, w: Float[Tensor, "R k"]) -> Tensor:
+        """Returns the weights of the inner functions."""
         k = self._family.inner.spec.M + self._family.inner.spec.N
         if w.shape[1] <= k:
-            return w, None
-        own = w[:, :k]
-        new = w[:, k:]
+            return w
         A, _ = self._family._mixing(w)
-        own = own + pad_weights(new @ A, k)
-        if self._family.square is None:
-            return own, None
-        return own, 2.0 * new.sum(1, keepdim=True) / self._family.square.to(w)
+        return w[:, :k] + pad_weights(w[:, k:] @ A, k)
 
     def jacobian(self, part: str = "all") -> Float[Tensor, "R k P"]:
         J = self.inner.jacobian("f" if part == "f" else "all")
@@ -139,8 +115,6 @@ class ConstrainedPoint(Point):
             return J
         A, _ = self._family._mixing(J)
         new = torch.einsum("nm,rmp->rnp", A, J[:, : self.M])
-        if self._family.square is not None:
-            new = new + (2.0 / self._family.square.to(J) * self.x).unsqueeze(1)
         every = torch.cat([J, new], dim=1)
         return every if part == "all" else every[:, self.M :]
 
@@ -148,22 +122,15 @@ class ConstrainedPoint(Point):
         return self.jacobian("all")
 
     def vjp(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
-        own, along = self._fold(w)
-        d = self.inner.vjp(own)
-        return d if along is None else d + along * self.x
+        return self.inner.vjp(self._fold(w))
 
     def jvp(self, v: Float[Tensor, "R P"]) -> Float[Tensor, "R K"]:
         inner = self.inner.jvp(v)
         A, _ = self._family._mixing(inner)
-        new = inner[:, : self.M] @ A.T
-        if self._family.square is not None:
-            new = new + 2.0 * (self.x * v).sum(1, keepdim=True) / self._family.square.to(v)
-        return torch.cat([inner, new], dim=1)
+        return torch.cat([inner, inner[:, : self.M] @ A.T], dim=1)
 
     def hvp(self, w: Float[Tensor, "R k"], v: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
-        own, along = self._fold(w)
-        h = self.inner.hvp(own, v)
-        return h if along is None else h + along * v
+        return self.inner.hvp(self._fold(w), v)
 
     def moved(self, x: Float[Tensor, "R P"]) -> Point:
         return ConstrainedPoint(self.inner.moved(x), self._family)

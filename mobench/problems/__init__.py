@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from mobench.problems.dtlz import DTLZ
     from mobench.problems.dtlz2 import DTLZ2
     from mobench.problems.face_attributes import FaceAttributes
-    from mobench.problems.fair_classification import FairClassification
     from mobench.problems.federated_images import FederatedImages
     from mobench.problems.few_shot import FewShotLearning
     from mobench.problems.hyper_cleaning import HyperCleaning
@@ -39,7 +38,6 @@ FILES = {
     "DTLZ": "dtlz",
     "DTLZ2": "dtlz2",
     "FaceAttributes": "face_attributes",
-    "FairClassification": "fair_classification",
     "FederatedImages": "federated_images",
     "FewShotLearning": "few_shot",
     "HalfPlane": "constrained_toys",
@@ -72,7 +70,6 @@ __all__ = [
     "BilingualSpeech",
     "ConstrainedGaussian",
     "FaceAttributes",
-    "FairClassification",
     "FederatedImages",
     "FewShotLearning",
     "HalfPlane",
