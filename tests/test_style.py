@@ -81,6 +81,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
     def spied(figure: Any, badge: str = "") -> Any:
         box = finish(figure, badge)
+        figure.draw_without_rendering()  # legends place their texts then
         found.append(defects(figure))
         assert box.width <= style.WIDTH + 0.02
         return box
