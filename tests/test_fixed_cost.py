@@ -249,12 +249,6 @@ def test_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
         assert compose.compose(["problem=vlmop2"])["data_root"] == folder
 
 
-def test_what_reads_the_scale_follows_it() -> None:
-    for scale, size in (("laptop", None), ("smoke", 256), ("laptop", None)):
-        assert compose.compose(["problem=vlmop2", f"scale.name={scale}"])["data"]["train_size"] == size
-        assert compose.compose(["problem=vlmop2", f"scale={scale}"])["data"]["train_size"] == size
-
-
 def test_what_a_job_changes_in_its_configuration_stays_with_it() -> None:
     first = compose.compose(["problem=vlmop2"])
     first["problem"]["start"]["kind"] = "changed"

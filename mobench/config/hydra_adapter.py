@@ -87,14 +87,12 @@ class Base:
 
     Attributes:
         plain: the values of `job` by their keys at the top, without those that hold interpolations or none.
-        scaled: the values of mappings at the top whose interpolations read the scale alone.
         stamps: times and sizes of the files that were read, and of all folders that hold others.
     """
 
     whole: DictConfig
     job: DictConfig
     plain: dict[str, Any]
-    scaled: dict[str, Any]
     stamps: dict[str, Stamp]
 
     def is_fresh(self) -> bool:
@@ -110,11 +108,10 @@ class Base:
         found: DictConfig = object.__new__(DictConfig)  # OmegaConf's own copy copies all values
         content = dict(self.job._content)  # type: ignore[arg-type]
         found.__dict__.update(self.job.__dict__, _content=content, _metadata=copy.copy(self.job._metadata))
-        ready = self.plain if "scale" in touched else self.plain | self.scaled
-        for key in (content.keys() - ready.keys()) | (content.keys() & set(touched)):
+        for key in (content.keys() - self.plain.keys()) | (content.keys() & set(touched)):
             content[key] = copy.deepcopy(content[key])
             content[key]._set_parent(found)
-        known = {key: value for key, value in ready.items() if key not in touched}
+        known = {key: value for key, value in self.plain.items() if key not in touched}
         return found, _copied(known)
 
 
@@ -262,12 +259,7 @@ class Loader(ConfigLoaderImpl):
         content = OmegaConf.to_container(job)
         assert isinstance(content, dict)
         plain = {str(k): v for k, v in content.items() if "${" not in str(v) and "???" not in str(v)}
-        scaled = {}
-        for name, value in content.items():
-            if isinstance(value, dict) and set(_INTERPOLATED.findall(str(value))) == {"${at:"}:
-                with contextlib.suppress(OmegaConfBaseException):  # a job that needs it says what is wrong
-                    scaled[str(name)] = OmegaConf.to_container(job[name], resolve=True, throw_on_missing=True)
-        _COMPOSED[key] = Base(whole, job, plain, scaled, stamps | self.copied.read)
+        _COMPOSED[key] = Base(whole, job, plain, stamps | self.copied.read)
         return _COMPOSED[key], values
 
     def _is_value(self, override: Override) -> bool:
@@ -287,7 +279,6 @@ class Loader(ConfigLoaderImpl):
 
 
 _COMPOSED: dict[tuple[Any, ...], Base] = {}
-_INTERPOLATED = re.compile(r"\$\{(?:at:)?")
 MANY = 1000  # choices and files that are remembered; a choice takes about 100 kB
 OWN_NODES = {"hydra", "schema.yaml", "_dummy_empty_config_.yaml"}  # of Hydra's store, at the top
 

@@ -328,7 +328,7 @@ class JobFolder:
 
     def write_config(self, config: dict[str, Any]) -> None:
         """The resolved configuration, when the job begins."""
-        text = "".join(_yaml(key, value) for key, value in config.items())
+        text = yaml.dump(config, Dumper=_DUMPER, sort_keys=False)
         write_atomic(self.path / "config.yaml", text.encode())
 
     # results
@@ -540,19 +540,6 @@ def _packed(payload: dict[str, Any]) -> bytes:
     torch.save(payload, buffer)
     data = buffer.getvalue()
     return _MAGIC + sha256(data).digest() + data
-
-
-_YAML: dict[str, str] = {}
-
-
-def _yaml(key: str, value: Any) -> str:
-    # most keys have the same value in all jobs of a process; representing a configuration takes milliseconds
-    what = repr((key, value))
-    if what not in _YAML:
-        if len(_YAML) >= 1000:
-            _YAML.clear()
-        _YAML[what] = yaml.dump({key: value}, Dumper=_DUMPER, sort_keys=False)
-    return _YAML[what]
 
 
 def columns(frame: pd.DataFrame, prefix: str) -> list[str]:
