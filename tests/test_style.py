@@ -49,6 +49,7 @@ def texts(fig: Any) -> Iterator[Any]:
 def defects(fig: Any) -> list[str]:
     """Returns what a figure editor would send back: width, small letters, no legend, texts on one another."""
     found = []
+    fig.draw_without_rendering()  # legends place their texts then
     box = fig.get_tightbbox()
     if box.width + 2 * plt.rcParams["savefig.pad_inches"] > style.WIDTH + 0.02:
         found.append(f"{box.width:.2f} in wide, at most {style.WIDTH:g}")

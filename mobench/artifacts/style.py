@@ -225,18 +225,20 @@ def finish(fig: Any, badge: str = "") -> Any:
     fig.set_size_inches(*fitted(*fig.get_size_inches()))
     _letter(fig)
     _enlarge(fig)
-    fig.draw_without_rendering()
+    _lay_out(fig)
     _wrap(fig)
     for _ in range(4):
-        fig.draw_without_rendering()
+        _lay_out(fig)
         pad = float(plt.rcParams["savefig.pad_inches"])
-        over = fig.get_tightbbox().width + 2 * pad - WIDTH
+        box = fig.get_tightbbox()
+        over = box.width + 2 * pad - WIDTH
         if over <= 0.0:
             break
         width, height = fig.get_size_inches()
         fig.set_size_inches(width - over - 0.01, height)
+        box = None
     fig.set_layout_engine(None)  # of "none", savefig would wait for a draw as well
-    box = fig.get_tightbbox()
+    box = box or fig.get_tightbbox()
     width, height = fig.get_size_inches()
     longest = max(20, int(_letters(max(box.width, 2.5), SMALLEST)))
     for legend in fig.legends:  # beside the panels, not at the end of the box that is saved, which is larger
@@ -253,6 +255,12 @@ def finish(fig: Any, badge: str = "") -> Any:
         place = {"ha": "left", "va": "bottom", "fontsize": SMALLEST, "color": "#555555", "style": "italic"}
         fig.text(box.x0 / width, (box.y1 + 0.06) / height, lines, gid="badge", **place)
     return fig.get_tightbbox().padded(pad)
+
+
+def _lay_out(fig: Any) -> None:
+    # what a draw begins with; the rest of it costs as much again, and moves nothing
+    if (engine := fig.get_layout_engine()) is not None:
+        engine.execute(fig)
 
 
 def _letter(fig: Any) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 from numba import njit
+from numba.core.compiler_lock import global_compiler_lock
+
+from mobench.system.files import alone
 
 Array = Any  # numpy.ndarray
 
@@ -17,10 +21,20 @@ def entry(function: Any) -> Any:
     global KEPT
     function = inspect.unwrap(function)  # Numba cannot look into what checks types
     try:
-        return njit(cache=True, error_model="numpy")(function)
+        kept: Any = njit(cache=True, error_model="numpy")(function)
     except RuntimeError:  # "cannot cache function: no locator available"
         KEPT = False
         return njit(error_model="numpy")(function)
+    compiled = kept.compile
+    file = Path(kept.stats.cache_path, f"{function.__module__}.{function.__name__}.o")
+
+    def once(signature: Any) -> Any:
+        # processes that begin together, as those of a sweep, would all compile it, for half a minute
+        with global_compiler_lock, alone(file):
+            return compiled(signature)
+
+    kept.compile = once
+    return kept
 
 
 INNER: dict[str, Any] = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import torch
 
 from mobench.errors import StoreError
 from mobench.system import gpu
-from mobench.system.files import write_json
+from mobench.system.files import alone, write_json
 from mobench.system.paths import cache_root
 
 ROUNDS = 3
@@ -35,7 +34,7 @@ def fastest(question: str, ways: Mapping[str, Callable[[], object]], device: tor
     """
     path = cache_root() / FILE
     machine = f"{_name(device)}, torch {torch.__version__}"
-    with _alone(path):
+    with alone(path):
         answers = _stored(path)
         own = answers.setdefault(machine, {})
         if question not in own:
@@ -61,17 +60,6 @@ def _name(device: torch.device) -> str:
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
     return f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} thread(s)"
-
-
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Other processes that ask wait for the answer of this one."""
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            lock = stack.enter_context(path.with_suffix(".lock").open("w"))
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _stored(path: Path) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import io
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +54,19 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Indented JSON, atomically. NaN is refused: it is not JSON."""
     write_atomic(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Holds a lock beside `path`: other processes wait until what it contains is made. The lock ends with its
+    process; where none can be written, nobody waits.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context(path.with_suffix(".lock").open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def read_csv(path: Path | io.BytesIO, **options: Any) -> pd.DataFrame:

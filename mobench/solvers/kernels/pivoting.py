@@ -1278,6 +1278,7 @@ def ferero_dual(
     weights = np.empty((R, M))
     residual = np.empty(R)
     failed = np.zeros(R, np.bool_)
+    equality, above = e > 0, e < 0  # always and never: literals would have the kernels of `qp` compiled again
     for i in range(R):
         K = Ks[i]
         A_ag = rows[i]
@@ -1300,12 +1301,12 @@ def ferero_dual(
         residual[i] = np.nan
         if not abs(probe) < np.inf:
             continue
-        kkt = solved(Q, w, room, inner, T, v, z, r, True, False, ridges, limit)
+        kkt = solved(Q, w, room, inner, T, v, z, r, equality, above, ridges, limit)
         failed[i] = not kkt <= limit.tolerance
         if failed[i]:
             continue
         dual_weights(A_ag, w, SC, SH, weights[i])
-        equality = kept_equalities(A_ag, rows_k, inverse, target, broken, weights[i], limit)
-        residual[i] = max(kkt, equality)
-        failed[i] = equality > limit.tolerance
+        broken_by = kept_equalities(A_ag, rows_k, inverse, target, broken, weights[i], limit)
+        residual[i] = max(kkt, broken_by)
+        failed[i] = broken_by > limit.tolerance
     return weights, residual, failed
