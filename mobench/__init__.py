@@ -46,7 +46,7 @@ _MODULES = {
 
 
 def _version() -> str:
-    """Of the installed package; looked up when it is asked for, which takes longer than all else here."""
+    """Returns the version of the installed package, on demand: this takes longer than all else here."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -94,7 +94,7 @@ class Run(JobRows):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Objectives:
-    """What `objectives` returns: functions, and the keys of the problem made of them."""
+    """The result of `objectives`: functions, and the keys of the problem made of them."""
 
     functions: Functions | Definition
     keys: Mapping[str, Any]
@@ -193,7 +193,7 @@ def _hashed(identity: Any) -> str:
 
 
 class OwnNetworks(Objectives):
-    """What `networks` returns."""
+    """The result of `networks`."""
 
     functions: Definition
 
@@ -574,7 +574,7 @@ def networks(
 
 
 def _recipe(optimizer: Any, schedule: Any, clip: Any) -> Recipe | None:
-    """How networks are trained, if the user says it.
+    """Returns the user's settings of training.
 
     Raises:
         ConfigError: no functions, or no norm.

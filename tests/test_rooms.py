@@ -88,3 +88,17 @@ def test_no_paper_in_the_library() -> None:
             tree = ast.parse(path.read_text(encoding="utf-8"))
             modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
             assert not [name for name in modules if name.startswith("experiments")], path
+
+
+def test_summaries_are_sentences_or_names() -> None:
+    """A docstring says what a thing does ("Returns ...") or is ("The rows of ...")."""
+    riddles = ("What", "Whether", "Of", "Those", "How", "Which", "Where", "Who")
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    found = [
+        f"{path}:{node.lineno} {text.splitlines()[0]}"
+        for folder in (PACKAGE, REPOSITORY / "experiments")
+        for path in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, kinds) and (text := ast.get_docstring(node)) and text.split()[0] in riddles
+    ]
+    assert not found

@@ -96,7 +96,7 @@ def counted(F: np.ndarray, G: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Ruler:
-    """How points of one pair are measured.
+    """The measures of the points of one pair.
 
     Args:
         problem: which of a board; references: of all problems; target: the gap that is asked for where the

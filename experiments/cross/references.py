@@ -50,7 +50,7 @@ SEED = 3000  # which no study and no replication uses
 
 @functools.cache
 def stored() -> dict[str, np.ndarray]:
-    """What the file holds: `<problem>.<count>` the best volume, `ball.<seed>` a front."""
+    """Returns the contents of the file: `<problem>.<count>` the best volume, `ball.<seed>` a front."""
     path = rows.folder() / FILE
     if not path.exists():
         return {}

@@ -38,7 +38,7 @@ def _signed(value: float, low: float, high: float) -> str:
 
 
 def _ahead(board: Board, one: str, other: str) -> str:
-    """How far a method is before another; of a board by angle in degrees, of which fewer are better."""
+    """Returns the lead of a method over another; boards by angle have degrees, of which fewer are better."""
     value, low, high = board.difference(one, other)
     if board.angular:
         return f"{value:.1f}° [{low:.1f}, {high:.1f}] nearer to the ray than {name_of(other)}"
@@ -252,7 +252,7 @@ def replication(shown: Sequence[Board], again: Sequence[Board]) -> str:
 
 
 def copies(shown: Sequence[Board]) -> str:
-    """How often Wilcoxon's test tells a method from its copy, where the protocol allows 5 %."""
+    """States how often Wilcoxon's test tells a method from its copy; the protocol allows 5 %."""
     rates = {board.name: copies_called_different(board) for board in shown}
     if not rates:
         return ""

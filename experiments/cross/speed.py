@@ -55,7 +55,7 @@ def profiles(a: Artifact) -> None:
 
 
 def budgets(every: Sequence[Board]) -> list[dict[int, Board]]:
-    """What is compared over budgets, board by board: budgets with all ranking problems; and where one of them
+    """Compares budgets, board by board: budgets with all ranking problems; and where one of them
     has fewer, all budgets on the problems that they share.
     """
     have = {board.name: board for board in every}

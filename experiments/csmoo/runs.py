@@ -80,7 +80,7 @@ class Curves(AtPreference):
 
     @property
     def feasible(self) -> np.ndarray:
-        """Whether the last iterate is feasible (S,)."""
+        """True if the last iterate is feasible (S,)."""
         return self.end("violation") <= ZERO
 
     @property

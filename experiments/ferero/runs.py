@@ -52,7 +52,7 @@ def first_output(job: JobRows) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Condition:
-    """What a run may do, in words and of its final rows; one that did not finish does not do it."""
+    """An event of a run, in words and as a test of its final rows; runs that did not finish fail it."""
 
     words: str
     holds: Callable[[pd.DataFrame], pd.Series]

@@ -250,7 +250,7 @@ def fig1b(a: Artifact) -> None:
 
 
 def note_faces(a: Artifact) -> None:
-    """Which pictures, and whose panels."""
+    """Returns the label of the pictures and the owner of the panels."""
     a.note(
         f"Data: {a.jobs['mlm_cmoo'].meta['data']}. The paper does not describe the panels; "
         "what they show is our choice."

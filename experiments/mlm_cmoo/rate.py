@@ -149,7 +149,7 @@ def draw_p1(ax: Any, a: Artifact) -> None:
 
 
 def ends(job: JobRows, name: str) -> list[dict[str, object]]:
-    """Where a job ends: a line for each p, means over its finished runs."""
+    """Returns the ends of a job: a line for each p, means over its finished runs."""
     powers = sorted(job.final["penalty_power"].unique()) if "penalty_power" in job.final else [None]
     lines: list[dict[str, object]] = []
     for p in powers:

@@ -111,7 +111,7 @@ def lines(times: Times, levels: Sequence[float], data: str = "") -> list[dict[st
 
 
 def note_settings(a: Artifact, times: Times) -> None:
-    """What else is in the table, what the baselines search, and the data."""
+    """Returns remarks on the other columns of the table, the baselines' search, and the data."""
     a.note(
         "Equal weights: plain descent on the same batches, without constraints: what these step sizes reach "
         "in as many steps. MLM-CMOO, step sizes of River Flow: those that the paper prints for that data "

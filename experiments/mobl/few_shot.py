@@ -155,7 +155,7 @@ def saturation(before: str = "") -> dict[str, Any]:
 
 
 def best_alone(values: np.ndarray, task: int) -> bool:
-    """Whether a task's value is above all others, strictly, so that runs at 100 % do not count."""
+    """Returns whether a task's value is above all others, strictly, so that runs at 100 % do not count."""
     return bool(values[task] > np.delete(values, task).max())
 
 
@@ -481,7 +481,7 @@ def _from_to(job: FewShot, column: str, first: float, last: float) -> Mean:
 
 
 def _per_seed(job: FewShot, values: np.ndarray, runs: list[int] | None) -> pd.Series:
-    """Of one value for each run, in the order of runs."""
+    """Returns the statistics of one value for each run, in the order of runs."""
     chosen = sorted(job.runs() if runs is None else runs)
     if not chosen:  # no run finished: one NaN, of no seed
         return pd.Series(values)

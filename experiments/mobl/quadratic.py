@@ -59,7 +59,7 @@ def running_mean(job: JobRows, column: str, runs: np.ndarray | None = None) -> t
 
 
 def slopes(at: np.ndarray, means: np.ndarray) -> tuple[float, np.ndarray]:
-    """Of the mean of runs, and of every run (n, runs), over the last nine tenths, in logarithms."""
+    """Slopes of the mean of runs, and of every run (n, runs), over the last nine tenths, in logarithms."""
     late = at >= max(2, at[-1] // 10)
     need_points(int(late.sum()), 2, "a slope")
     if not np.isfinite(means).all():

@@ -65,7 +65,7 @@ class Tasks(ABC):
         return [int(r) for r in rows["run"]]
 
     def planned(self, task: int) -> int:
-        """How many runs prefer a task, whether they finished or not."""
+        """The number of runs that prefer a task, whether they finished or not."""
         return int((self.rows.weights.argmax(axis=1) == task).sum())
 
     def curve(self, column: str, runs: Sequence[int] | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -180,7 +180,7 @@ def method(mirror: str, problem: Deviations, T: int) -> Algorithm:
 
 @dataclass
 class Answers:
-    """Of runs with one T: gaps (w, seeds) of each average; where the adaptive average is computed, objective
+    """Runs with one T: gaps (w, seeds) of each average; where the adaptive average is computed, objective
     values (R, M) of each, their mean over the iterates, and how many iterates are stored (R,).
     """
 
@@ -190,7 +190,7 @@ class Answers:
     stored: np.ndarray
 
     def below(self, rule: str) -> np.ndarray:
-        """Whether every objective at this average is at most its mean over the iterates, (R,)."""
+        """Returns whether every objective at this average is at most its mean over the iterates, (R,)."""
         return np.all(self.F[rule] <= self.iterates + ROUNDING, axis=1)
 
 
@@ -276,7 +276,7 @@ class Study:
         return max(float(g.max()) / self.bound(mirror, T) for T, g in self.gaps(mirror, rule).items())
 
     def lemma(self, rule: str) -> np.ndarray:
-        """Whether Lemma 1 holds, in each run in which this average was computed."""
+        """Returns whether Lemma 1 holds, in each run in which this average was computed."""
         return np.concatenate([r.below(rule) for r in self.found.values() if rule in r.F])
 
     def lines(self) -> list[dict[str, Any]]:

@@ -134,11 +134,11 @@ class Scenario:
         return self.jobs[self.job(column) or name], output
 
     def names(self, *shown: str) -> set[str]:
-        """What the artifact calls the jobs of these columns (none given: all of the scenario's)."""
+        """Returns the artifact's names of the jobs of these columns (none given: all of the scenario's)."""
         return {f"{self.key}_{name}" for name in (map(self.job, shown) if shown else self.jobs)}
 
     def borrowed(self, column: str) -> bool:
-        """Whether AdaOMD is read off a trajectory with another lambda step than its own winner of Table 1."""
+        """True if AdaOMD is read off a trajectory with another lambda step than its winner of Table 1."""
         if not column.startswith("Ada"):
             return False
         step = float(self.source(column)[0].config["algorithm"]["lambda_step"])

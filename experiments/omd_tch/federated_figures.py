@@ -225,7 +225,7 @@ def fig5(a: Artifact) -> None:
 
 
 def below_late(s: Scenario, kind: str, name: str) -> bool:
-    """Whether the adaptive average's curve lies below the uniform one's from T/3 on."""
+    """Returns whether the adaptive average's curve lies below the uniform one's from T/3 on."""
     plain, ada = (s.curve(column, name) for column in PAIRS[kind])
     late = plain[0] >= plain[0][-1] / 3
     return bool((ada[1][late] < plain[1][late]).all())

@@ -261,7 +261,7 @@ def fig2(a: Artifact) -> None:
 
 
 def judge_stored(a: Artifact) -> None:
-    """How many iterates Algorithm 2 keeps: from the values of every iterate, which alone decide it."""
+    """Returns the number of iterates that Algorithm 2 keeps, which the values of all iterates decide."""
     table = torch.from_numpy(a.jobs["omd_gd"].paths()[:, :-1])  # of theta^(1..T), without theta^(T+1)
     kept = conversion_weights(table) > 0
     sizes = kept.sum(1).double().numpy()

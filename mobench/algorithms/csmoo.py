@@ -31,7 +31,7 @@ from mobench.solvers.surrogate import SETS, Surrogate, SurrogateSolution, solve_
 
 
 def conditions(spec: Spec, decay: float, what: str) -> list[str]:
-    """Which of Assumptions 2 and 3 the exponents a (averages) and b (steps) break."""
+    """Returns those of Assumptions 2 and 3 that the exponents a (averages) and b (steps) break."""
     out = []
     a = spec.averaging
     b = decay
@@ -54,7 +54,7 @@ def conditions(spec: Spec, decay: float, what: str) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Penalised(Algorithm):
-    """What CSMOO and its baseline share: they scalarise by lambda and z, and take constraints g <= 0.
+    """The base of CSMOO and its baseline: they scalarise by lambda and z, and take constraints g <= 0.
 
     Fields: `ideal`: "problem" (the ideal point that the problem declares), a number or M numbers.
     """
@@ -75,7 +75,7 @@ class Penalised(Algorithm):
 
 @dataclass(frozen=True, kw_only=True)
 class Surrogated(Penalised):
-    """What the three CSMOO methods share: the surrogate (10), its solver, and counting.
+    """The base of the three CSMOO methods: the surrogate (10), its solver, and counting.
 
     Fields: tau: proximal coefficient, a number or one for the objective and each constraint
     (m + n + 1 numbers). subproblem: "exact" (batched dual, certified) or "cvxpy" (CLARABEL, DPP, one run at a

@@ -103,8 +103,10 @@ class EPO(Weighting):
 
 
 def infeasible(G: Float[Tensor, "R M M"], C: Float[Tensor, "R M"]) -> Bool[Tensor, " R"]:
-    """Whether the restricted descent program has no point: the largest beta' C subject to G beta >= 0 (always
-    feasible, and certified) stays below the bound min(0, max_j C_j).
+    """Returns whether the restricted descent program has no point.
+
+    It has none if the largest beta' C subject to G beta >= 0 (always feasible, and certified) stays below the
+    bound min(0, max_j C_j).
     """
     best = lp(C, G, torch.zeros_like(C))
     reach = (best.x * C).sum(-1)

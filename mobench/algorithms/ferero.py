@@ -34,7 +34,7 @@ TERMS = ("stationarity", "slackness", "violation", "violation_square")  # of the
 
 @dataclass(frozen=True, kw_only=True)
 class Preferred(Algorithm):
-    """What Algorithms 1 to 3 share: the preference as cone and constraints, and the domain of the
+    """The base of Algorithms 1 to 3: the preference as cone and constraints, and the domain of the
     multipliers.
 
     Fields:

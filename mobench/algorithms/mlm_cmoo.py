@@ -285,7 +285,7 @@ class MLMCMOO(Algorithm):
     def _told(
         self, gram: Tensor, main: Tensor, mu: Tensor, g: Tensor, c: Any, length: Tensor
     ) -> dict[str, Tensor]:
-        """What `report` says: own residual c |G lam / c + J mu|, complementarity, nu,
+        """Returns the numbers of `report`: own residual c |G lam / c + J mu|, complementarity, nu,
         eta against its bound.
         """
         scale = c.squeeze(1) if isinstance(c, Tensor) else c

@@ -109,7 +109,7 @@ class NSGAII(Population):
 
 
 def distinct(x: Float[np.ndarray, "n P"]) -> np.ndarray:
-    """Which rows do not occur before, (n,) bool."""
+    """Returns the mask of rows that do not occur before, (n,) bool."""
     seen: set[bytes] = set()
     out = np.zeros(len(x), dtype=bool)
     for i, row in enumerate(x):

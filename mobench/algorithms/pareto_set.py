@@ -174,7 +174,7 @@ class ParetoSet(Algorithm):
         return found
 
     def needs_gramian(self) -> bool:
-        """Whether `combine` gets inner products of the gradients by phi."""
+        """Returns whether `combine` gets inner products of the gradients by phi."""
         return False
 
     def needs(self, spec: Spec) -> frozenset[str]:

@@ -123,7 +123,7 @@ class Population(Algorithm):
 
     @abstractmethod
     def memory(self, ctx: Context) -> State:
-        """What a population remembers, tensors with R first."""
+        """The memory of a population, tensors with R first."""
 
     @abstractmethod
     def generation(self, now: Now) -> Next:

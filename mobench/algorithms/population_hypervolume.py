@@ -64,7 +64,7 @@ def greedy(
 
 
 def dominated(F: Float[np.ndarray, "n M"], points: Float[np.ndarray, "s M"]) -> np.ndarray:
-    """Which of the points each f weakly dominates, (n, s) bool."""
+    """Returns the points that each f weakly dominates, (n, s) bool."""
     out = np.ones((len(F), len(points)), dtype=bool)
     for m in range(points.shape[1]):
         out &= F[:, m : m + 1] <= points[:, m]

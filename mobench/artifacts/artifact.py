@@ -85,7 +85,7 @@ def registered(id: str) -> Draw:
 
 @dataclass
 class Artifact:
-    """What a drawing function gets: rows in, figure, tables and claims out."""
+    """The argument of a drawing function: rows in, figure, tables and claims out."""
 
     id: str
     title: str
@@ -111,7 +111,7 @@ class Artifact:
 
     @staticmethod
     def _rounded(jobs: Mapping[str, JobRows]) -> str | None:
-        """Which of the jobs have products of another precision than fp32; None if none has."""
+        """Names the jobs with products of another precision than fp32; None if there are none."""
         others = [f"{name}: {job.precision}" for name, job in jobs.items() if job.precision != "fp32"]
         if not others:
             return None
@@ -324,11 +324,11 @@ class Artifact:
 
     @property
     def _only_seeds(self) -> bool:
-        """Whether the only settings that differ are the seeds, at the paper's scale."""
+        """True if the only settings that differ are the seeds, at the paper's scale."""
         return self.scale == "paper" and all(o.lstrip("+").startswith("seeds=") for o in self.changed)
 
     def _few(self, used: Mapping[str, JobRows], seeds: int | None) -> str | None:
-        """How many of the paper's seeds ran, if fewer; None if all did."""
+        """The number of the paper's seeds that ran, if fewer; None if all did."""
         counts: dict[str, tuple[int, int]] = {}
         for name, job in used.items():
             planned = (

@@ -83,7 +83,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Text:
-    """What claims.yaml says of one claim.
+    """The entry of one claim in claims.yaml.
 
     Args:
         statement: what is claimed, in one sentence.
@@ -123,7 +123,7 @@ class Text:
 
     @property
     def own(self) -> bool:
-        """Whether it is a check of ours."""
+        """True if it is a check of ours."""
         return not self.source
 
     def cause(self, holds: bool | str | None) -> str:

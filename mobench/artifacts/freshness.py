@@ -37,7 +37,7 @@ ASIDE = re.compile(
 
 @functools.cache
 def _library() -> str:
-    """Of configuration, package and versions."""
+    """Digests of configuration, package and versions."""
     # the report shows what was drawn, it does not draw
     code = (
         p
@@ -113,7 +113,7 @@ def inputs(
     files: Mapping[str, bytes],
     root: Path | None = None,
 ) -> dict[str, Any]:
-    """What `unchanged` compares; part of provenance.json.
+    """Returns the facts that `unchanged` compares; part of provenance.json.
 
     jobs: folder's name of each; files: what was drawn.
     """

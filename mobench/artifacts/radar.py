@@ -85,7 +85,7 @@ def draw_polygon(
 
 
 def draw_hull(ax: Any, values: np.ndarray, label: str | None) -> None:
-    """What is covered, filled."""
+    """Fills the covered area."""
     angles = np.arange(len(values)) * 2 * np.pi / len(values)
     ax.fill(angles, values, color="#BBBBBB", alpha=0.45, lw=0, label=label, zorder=0)
 

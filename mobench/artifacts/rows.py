@@ -17,7 +17,7 @@ from mobench.jobs.store import JobFolder, columns
 
 @dataclass(frozen=True)
 class RunCount:
-    """How many of the planned runs a number rests on; in a column `runs` of a table, all of its row."""
+    """The number of planned runs that a number rests on; in a column `runs` of a table, all of its row."""
 
     finished: int
     planned: int
@@ -35,7 +35,7 @@ class RunCount:
 
     @classmethod
     def of(cls, rows: pd.DataFrame) -> RunCount:
-        """Of final rows, one per run."""
+        """Numbers of final rows, one per run."""
         return cls(int((rows["status"] == "done").sum()), len(rows))
 
 
@@ -92,7 +92,7 @@ class JobRows:
 
     @property
     def data(self) -> str | None:
-        """What its data are, as the problem names them; None if it has none."""
+        """The name that the problem gives its data; None if it has none."""
         label = self.meta.get("data")
         return None if label is None else str(label)
 
@@ -109,12 +109,12 @@ class JobRows:
 
     @property
     def complete(self) -> bool:
-        """Whether every run finished."""
+        """True if every run finished."""
         return bool((self.final["status"] == "done").all())
 
     @property
     def runs(self) -> RunCount:
-        """How many of the runs finished."""
+        """The number of runs that finished."""
         return RunCount.of(self.final[self.final["output"] == self.final["output"].iloc[0]])
 
     def paths(self, output: str = "last") -> np.ndarray:
@@ -164,12 +164,12 @@ class AtPreference:
 
     @cached_property
     def final(self) -> pd.DataFrame:
-        """Those that finished."""
+        """Returns the runs that finished."""
         return self.planned[self.planned["status"] == "done"]
 
     @property
     def runs(self) -> RunCount:
-        """How many of them finished."""
+        """The number of those that finished."""
         return RunCount.of(self.planned)
 
     @cached_property

@@ -127,7 +127,7 @@ class Mean:
 
     @property
     def seeds(self) -> str:
-        """How many values there are, in words."""
+        """Returns the number of values, in words."""
         return "one seed" if len(self.values) == 1 else f"{len(self.values)} seeds"
 
     def ends(self, digits: str = ".3g", unit: str = "") -> str:

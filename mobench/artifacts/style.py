@@ -64,7 +64,7 @@ mpl.rcParams.update(RC)
 
 @dataclass(frozen=True)
 class Look:
-    """How a method is drawn and what readers call it."""
+    """The style of a method in figures, and its printed name."""
 
     name: str
     colour: str

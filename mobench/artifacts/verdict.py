@@ -17,7 +17,7 @@ ALONE = "It does not hold here, and without an interval (one seed, or one number
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What a verdict depends on. Texts are empty where there is nothing to say.
+    """The facts that a verdict depends on. Texts may be empty.
 
     own: it is a check of ours.
     holds: the outcome of the check; None: these rows cannot decide it.

@@ -167,7 +167,7 @@ def _name_problem(name: str) -> str | None:
 
 
 def _manifest_problems(files: Mapping[str, bytes]) -> list[str]:
-    """What differs between the files and their manifest."""
+    """Returns the differences between the files and their manifest."""
     if MANIFEST not in files:
         return [f"{MANIFEST} is missing"]
     found = parsed(MANIFEST, files[MANIFEST])
@@ -193,7 +193,7 @@ def _manifest_problems(files: Mapping[str, bytes]) -> list[str]:
 
 
 def _other_bytes(raw: bytes, again: bytes) -> str:
-    """Where an archive differs from the one that its files determine."""
+    """Returns the places in which an archive differs from the one that its files determine."""
     if len(raw) != len(again):
         return (
             f"The archive has {len(raw)} bytes where its files make {len(again)}: something was added "

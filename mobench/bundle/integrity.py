@@ -55,7 +55,7 @@ def _needed(files: Mapping[str, bytes], name: str) -> bytes:
 
 
 def _claims_problems(document: Mapping[str, Any], files: Mapping[str, bytes]) -> Iterator[str]:
-    """What claims.json names and the bundle does not have; what the artifacts' own claims say otherwise."""
+    """Returns what claims.json names and the bundle lacks, and claims that differ from the artifacts'."""
     if document["format"] != FORMAT:
         yield f"claims.json has format {document['format']!r}; this version of mobench reads {FORMAT}"
         return
@@ -79,7 +79,7 @@ def _claims_problems(document: Mapping[str, Any], files: Mapping[str, bytes]) ->
 
 
 def _job_problems(key: str, said: Mapping[str, Any], files: Mapping[str, bytes]) -> Iterator[str]:
-    """What is wrong with the files of one job."""
+    """Returns the faults of the files of one job."""
     base = f"runs/{key}"
     missing = [name for name in NEEDED if f"{base}/{name}" not in files]
     if missing:

@@ -52,7 +52,7 @@ OWN = tuple(f"mobench.{part}" for part in ("problems", "oracles", "algorithms", 
 
 @dataclass(frozen=True)
 class Found:
-    """What came of one row: which it is, the outcome in a word, and where it differs in words."""
+    """The outcome of one row: its name, the outcome in a word, and where it differs in words."""
 
     key: str
     run: int

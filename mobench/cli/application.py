@@ -63,7 +63,7 @@ def worker(cfg: DictConfig) -> Any:
 
 
 def _title(config: dict[str, Any]) -> str:
-    """What messages call a job."""
+    """Returns the name of a job in messages."""
     return f"{config['artifact']['id'] or ''} {config['artifact']['job'] or ''}".strip()
 
 
@@ -93,7 +93,7 @@ def help(arguments: Sequence[str]) -> int:
 
 
 def _answered(given: Sequence[str], rest: Sequence[str]) -> bool:
-    """Whether a flag that needs no Hydra was all that was asked."""
+    """Returns whether a flag that needs no Hydra was all that was asked."""
     if "--version" in given:
         console.say(flags.versions())
         return True
@@ -104,7 +104,7 @@ def _answered(given: Sequence[str], rest: Sequence[str]) -> bool:
 
 
 def _mode_in_files(given: Sequence[str], rest: Sequence[str]) -> bool:
-    """Whether a file may set `hydra.mode`, which only composing tells:
+    """Returns whether a file may set `hydra.mode`, which only composing tells:
     mobench's own are experiments and those of hardware.
     """
     chosen = any(re.match(r"\+{0,2}(experiment|hardware|hydra)\b", o) for o in rest)

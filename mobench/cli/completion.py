@@ -17,7 +17,7 @@ WORD = re.compile(r"(\+?experiment=)((?:[^,]*,)*)([^,]*)")
 
 
 def answer(overrides: Sequence[str]) -> str | None:
-    """What the shell gets for `mobench -sc query=SHELL`, or None where Hydra answers."""
+    """Returns the completions for `mobench -sc query=SHELL`, or None where Hydra answers."""
     shells = [o.partition("=")[2] for o in overrides if o.startswith("query=")]
     line = os.environ.get("COMP_LINE", "")
     if not shells or not line:

@@ -44,7 +44,7 @@ OPTIONAL = {  # modules, what they are for, how to get them
 
 
 class Line(NamedTuple):
-    """What was looked at, its state, and in words what was found and what to do."""
+    """One line of the report: the thing examined, its state, the observation and the advice."""
 
     name: str
     state: str
@@ -93,7 +93,7 @@ def devices() -> Iterator[Line]:
 
 
 def _found(module: str) -> bool:
-    """Whether it is installed; it is not imported, which may take seconds."""
+    """Returns whether it is installed; it is not imported, which may take seconds."""
     try:
         spec = find_spec(module)
     except ModuleNotFoundError:  # nor is the package around it

@@ -240,7 +240,7 @@ def keep_jobs(
 
 
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
-    """What the command line asks for."""
+    """Returns the parsed command line."""
     parser = argparse.ArgumentParser(prog="mobench keep", description=(__doc__ or "").split("\n\n")[0])
     add = parser.add_argument
     add("ids", nargs="*", metavar="PAPER/ID", help="artifacts that have been drawn, such as csmoo/fig38")

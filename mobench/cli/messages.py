@@ -129,7 +129,7 @@ def single(outcome: Outcome) -> int:
 
 
 def _failures(failed: Sequence[Outcome], of: int) -> int:
-    """What failed and why; the exit code."""
+    """Prints the failed jobs and their causes; returns the exit code."""
     if len(failed) > 1:
         say(f"\n{len(failed)} of {of} jobs failed; `mobench status --failed` reruns them.")
     for o in failed:

@@ -52,7 +52,7 @@ Group = tuple[str, str, list[JobStatus]]
 
 
 def alive(folder: JobFolder, status: dict[str, Any]) -> bool:
-    """Whether a `running` job has a process.
+    """Returns whether a `running` job has a process.
 
     On this machine the lock tells. Elsewhere it does where the file system shares locks; else the time since
     its last sign of life, a checkpoint or the start, does.
@@ -208,7 +208,7 @@ def delete(query: Sequence[str], sure: bool) -> int:
 
 
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
-    """What the command line asks for."""
+    """Returns the parsed command line."""
     parser = argparse.ArgumentParser(
         "mobench status", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

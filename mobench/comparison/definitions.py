@@ -28,7 +28,7 @@ Array = Float[np.ndarray, "k M"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What two sets of values of the same points have to do with each other.
+    """The relation between two sets of values of the same points.
 
     Attributes:
         kind: same | affine | another.

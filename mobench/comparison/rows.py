@@ -90,7 +90,7 @@ def rounded(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def digest(pair: pd.DataFrame) -> str:
-    """Of the numbers of one pair's rows, whatever their order."""
+    """Returns the digest of the numbers of one pair's rows, whatever their order."""
     (found,) = _digests(pair).values()
     return found
 
@@ -126,7 +126,7 @@ def write(path: Path, frame: pd.DataFrame) -> None:
 
 
 def to_bytes(frame: pd.DataFrame) -> bytes:
-    """What a file of these rows holds."""
+    """The contents of a file of these rows."""
     buffer = io.BytesIO()
     with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as file:
         file.write(frame[list(COLUMNS)].to_csv(index=False).encode())

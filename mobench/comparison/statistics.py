@@ -76,7 +76,7 @@ class Friedman:
 
 
 def friedman(blocks: Float[np.ndarray, "methods problems"]) -> Friedman:
-    """Whether the methods differ at all, over problems as blocks; NaN of under 3 methods or 2 problems."""
+    """Tests if methods differ at all, over problems as blocks; NaN of under 3 methods or 2 problems."""
     if len(blocks) < 3 or blocks.shape[1] < 2:
         return Friedman(float("nan"), float("nan"))
     found = stats.friedmanchisquare(*np.round(blocks / TIE) * TIE)

@@ -81,7 +81,7 @@ Sweep = Callable[[DictConfig, HydraContext, list[str]], Any]
 
 @dataclass(frozen=True)
 class Base:
-    """What the files of a choice compose: with Hydra's own node, and without it.
+    """The configuration that the files of a choice compose: with Hydra's own node, and without it.
 
     Attributes:
         stamps: times and sizes of the files that were read, and of all folders that hold others.

@@ -22,7 +22,7 @@ from mobench.system import paths
 
 @dataclass
 class HardwareConfig:
-    """Where and how a job runs. None of these keys but `tf32` and `part` changes the job's rows."""
+    """The hardware of a job and its use. Of these keys only `tf32` and `part` change the job's rows."""
 
     name: str = "cpu"
     device: str = "cpu"  # cpu | cuda | cuda:N; cuda takes a free GPU of the machine, or waits for one
@@ -51,7 +51,7 @@ class ScaleConfig:
 
 @dataclass
 class LoggerConfig:
-    """Where finished jobs are logged."""
+    """The destination of the log of finished jobs."""
 
     name: str = "auto"  # auto | wandb | local
     project: str = "mobench"
@@ -92,7 +92,7 @@ class CheckpointConfig:
 
 @dataclass
 class PaperConfig:
-    """Which runs may judge an artifact's claims. data: labels of the paper's data sets at their full size, as
+    """Runs that may judge an artifact's claims. data: labels of the paper's data sets at their full size, as
     jobs name them in meta.json (empty: none is needed); parts: labels of data that are a part of those, on
     which a claim is partial at best; samples: those of which a run draws a few, so that they count as the
     data; seeds: how many the paper's means are of,
@@ -109,7 +109,7 @@ class PaperConfig:
 
 @dataclass
 class ArtifactConfig:
-    """What `+experiment=` sets: the artifact's id and title. paper: which runs may judge its claims. depicts:
+    """Keys of `+experiment=`: the artifact's id and title. paper: runs that may judge its claims. depicts:
     `data` if its figure is a picture of its jobs' data, which the report then shows with them. alone: its
     jobs are timed, so they run one after the other when all others have ended (on a cluster, whose jobs have
     cores of their own, with them). only: patterns of job names; the others are neither run nor drawn, and
@@ -258,6 +258,6 @@ def _without_removed(section: Any) -> Any:
 
 
 def _type(key: str) -> Any:
-    """What the default of a key of Root is."""
+    """Returns the default of a key of Root."""
     (field_,) = (f for f in dataclasses.fields(Root) if f.name == key)
     return None if field_.default_factory is dataclasses.MISSING else field_.default_factory

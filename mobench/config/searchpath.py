@@ -23,7 +23,7 @@ FLAGS = ("--config-dir", "-cd")
 
 
 def named(arguments: Sequence[str]) -> list[str]:
-    """What `--config-dir` and `hydra.searchpath` name, as it was written.
+    """Returns the folders that `--config-dir` and `hydra.searchpath` name, as they were written.
 
     What cannot be read is left for Hydra to refuse.
     """
@@ -54,7 +54,7 @@ def folder(name: str) -> Path | None:
 
 
 def _package(name: str) -> Path | None:
-    """Where a package lies, `my_package.conf` or `my_package/conf`;
+    """Returns the folder of a package, `my_package.conf` or `my_package/conf`;
     its last parts may be folders without Python in them.
     """
     parts = [part for part in name.replace("/", ".").split(".") if part]
@@ -71,7 +71,7 @@ def _package(name: str) -> Path | None:
 
 
 def folders(arguments: Sequence[str]) -> list[Path]:
-    """Those of a command line that exist."""
+    """Returns the folders of a command line that exist."""
     found = (folder(name) for name in named(arguments))
     return [path for path in found if path is not None]
 

@@ -58,7 +58,7 @@ def _described(error: BaseException, places: Sequence[Path]) -> str | None:
 
 
 def _not_yaml(error: yaml.YAMLError) -> str | None:
-    """Where the parser stopped and why; a sign that YAML forbids has a position instead of a mark."""
+    """Returns where the parser stopped, and why; a sign that YAML forbids has a position and no mark."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     if mark is not None:
         what = ", ".join(

@@ -29,7 +29,7 @@ Step = float | int | Tensor  # a number, or a column (R, 1) where `vary` gives r
 
 
 class Info(NamedTuple):
-    """What a step says about its subproblem, None where it has nothing to say.
+    """The report of a step on its subproblem, None where it has none.
 
     Fields: kkt (R,), relative KKT residuals; fail (R,), failed solves: the loop takes no step from one;
     unsolvable (R,), those of the failed whose program is proved to have no solution; hard, the numbers of the
@@ -168,7 +168,7 @@ class Algorithm(ABC):
 
     @property
     def transforms(self) -> bool:
-        """Whether `transform` is more than the identity."""
+        """True if `transform` is more than the identity."""
         return type(self).transform is not Algorithm.transform
 
     def init(self, ctx: Context) -> State:

@@ -36,7 +36,7 @@ class LocalBatch:
 
 
 class Descent(NamedTuple):
-    """What clients return after their local steps.
+    """The answers of clients after their local steps.
 
     Fields: rows (R, M, P), the pseudo-gradients (start - end) / eta, or a function that makes them; running,
     the mean of the losses that each client has met; first, the first of them; vjp: w (R, M) -> the rows' sum

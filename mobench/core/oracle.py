@@ -19,7 +19,7 @@ from mobench.core.types import State
 
 @dataclass(frozen=True)
 class Spec:
-    """What an oracle is, before any number is computed.
+    """The properties of an oracle before any number is computed.
 
     Fields: R runs, M objectives, N constraints, P variables; X feasible set; provides: optional requests that
     it serves (jacobian, jvp, hvp, and with hvp `moved`); stateful: keeps a state between steps; samples: how
@@ -74,7 +74,7 @@ class Oracle(ABC):
         raise NotImplementedError(f"{type(self).__name__} does not provide a starting point")
 
     def last_point(self, theta: Float[Tensor, "R P"], state: State, t: int) -> Point | None:
-        """What a step after the last one would see, for the last row of the history, where values belong to a
+        """Returns the point after the last step, for the last row of the history, where values belong to a
         state; None: the exact values.
         """
         return None

@@ -195,7 +195,7 @@ class Linear(ABC):
 
 
 class LinearPoint(Point):
-    """What a `Linear` answers."""
+    """The interface of `Linear`."""
 
     def __init__(
         self, linear: Linear, x: Float[Tensor, "R P"], X: Set, M: int, state: dict[str, Any]

@@ -98,7 +98,7 @@ class Problem(ABC):
 
     @property
     def starts_by_preference(self) -> bool:
-        """Whether runs of a seed may begin in different places, or with different constants."""
+        """True if runs of a seed may begin in different places, or with different constants."""
         return bool(self.start.get("per_preference", False))
 
     def bind(self: This, runs: Runs) -> This:
@@ -129,7 +129,7 @@ class Problem(ABC):
         return {}
 
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
-        """What a reader of the rows must know and the configuration does not say: data sets with their
+        """Returns facts that readers of the rows need beside the configuration: data sets with their
         hashes, and, for these runs, what their seeds have made of them.
         """
         return {}

@@ -38,7 +38,7 @@ class Sampled(Problem):
 
     @property
     def drop_last(self) -> bool:
-        """Whether an epoch leaves out its last batch where that is short."""
+        """True if an epoch leaves out its last batch where that is short."""
         return False
 
     def unfit_batch(self, size: int) -> str:

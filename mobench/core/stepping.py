@@ -21,7 +21,7 @@ class Stepper(Protocol):
     """A step of R runs, each of which moves as it would alone."""
 
     def first(self, theta: Float[Tensor, "R P"]) -> State:
-        """What belongs to the stepper in the state before the first step."""
+        """Returns the stepper's part of the state before the first step."""
 
     def step(
         self, theta: Float[Tensor, "R P"], d: Float[Tensor, "R P"], state: State

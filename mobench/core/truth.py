@@ -40,7 +40,7 @@ class ConstantPredictor(Protocol):
 
     @property
     def constant_losses(self) -> Float[Tensor, " M"]:
-        """What the best constant predictor loses in each objective, float64."""
+        """Returns the loss of the best constant predictor in each objective, float64."""
 
 
 @runtime_checkable

@@ -172,7 +172,7 @@ def names_of(name: str) -> tuple[str, ...]:
 
 
 def _limited(name: str, split: str, size: int | None, largest: int) -> int:
-    """How many pictures of a part are used."""
+    """The number of pictures of a part that are used."""
     if size is None:
         return largest
     if not 1 <= size <= largest:
@@ -187,7 +187,7 @@ def _limited(name: str, split: str, size: int | None, largest: int) -> int:
 
 
 def missing_files(root: str | Path) -> list[str]:
-    """What of the official layout is not in <root>/celeba; the single images are not looked for."""
+    """Returns the missing parts of the official layout in <root>/celeba; single images are not checked."""
     folder = Path(absolute(root)) / FOLDER
     lost = [file for file in (LIST, PARTITION) if not (folder / file).is_file()]
     return lost if (folder / IMAGES).is_dir() else [*lost, f"{IMAGES}/"]

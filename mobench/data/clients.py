@@ -22,7 +22,7 @@ ROTATIONS = (0,) * 7 + (90, 90, 180)  # degrees, of ten clients
 
 @dataclass(frozen=True, eq=False)
 class Clients:
-    """What each of M clients holds of a base set.
+    """The parts of a base set that each of M clients holds.
 
     The tensors are shared by all who ask: do not write into them.
 

@@ -172,7 +172,7 @@ def _torchvision(name: str) -> Any:
 
 
 def folder_of(name: str, root: str | Path) -> Path:
-    """Where the files of an official set belong; of CIFAR-10, where files of it are."""
+    """Returns the folder of an official set's files; for CIFAR-10, the one that has some of them."""
     base = Path(absolute(root))
     return base / _cifar_source(base) if name == "cifar10" else base / _torchvision(name).__name__ / "raw"
 
@@ -287,7 +287,7 @@ def _cifar_source(root: Path) -> str:
 
 
 def _cifar_files(folder: str) -> list[str]:
-    """What belongs into the folder."""
+    """Returns the files that belong into the folder."""
     if folder == MOSAIC_FOLDER:
         return [f"{split}_{k:02d}.webp" for split, count in MOSAICS.items() for k in range(count)] + [
             MOSAIC_LABELS

@@ -61,7 +61,7 @@ def log_mel(wave: Float[Tensor, " n"], rate: int, mels: int) -> Float[Tensor, "T
 def spec_augment(
     u: Float[Tensor, "*B n 4"], lengths: Int[Tensor, "*B"], T: int, F: int, time: float, frequency: float
 ) -> Bool[Tensor, "*B T F"]:
-    """What n bands in time and n in frequency hide, True: hidden; of uniform numbers u, two for each band.
+    """Returns a mask (True: hidden) of n bands in time and n in frequency, of two uniform numbers u for each.
 
     A band in time is up to `time` of its own clip's length wide, one in frequency up to `frequency` of F.
     Source: Park et al. 2019 (SpecAugment), without time warping. Departure: hidden cells are 0, the clip's

@@ -81,7 +81,7 @@ class Speech:
 
     @property
     def in_memory(self) -> bool:
-        """Whether the set is so small that it is held."""
+        """True if the set is so small that it is held."""
         return bool(self._audio)
 
     def samples(self, language: str, utterance: Utterance) -> Float[Tensor, " n"]:
@@ -172,7 +172,7 @@ def read(path: Path, rate: int) -> Float[np.ndarray, " n"]:
 
 
 def missing_files(name: str, root: str | Path) -> list[str]:
-    """What of a set is not below `root`; single recordings are not looked for."""
+    """Returns the missing parts of a set below `root`; single recordings are not checked."""
     base = Path(absolute(root))
     wanted = [f"{FOLDER}/{ENGLISH}", f"{FOLDER}/{MANDARIN}"]
     if name == "librispeech_aishell":

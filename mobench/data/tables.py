@@ -171,7 +171,7 @@ def _check_item(what: str, i: int, alone: list[list[Tensor]], rows: list[Tensor]
 
 
 def _equal(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors are equal, where NaN, which may stand for a missing label, equals itself."""
+    """Returns whether two tensors are equal; NaN, which may stand for a missing label, equals itself."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     return bool(((a == b) | ((a != a) & (b != b))).all())

@@ -25,7 +25,7 @@ UNREADABLE = (ValueError, TypeError, OSError, EOFError, KeyError)  # what NumPy 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a client has sent.
+    """The answer of a client.
 
     Attributes:
         vector: the trained arrays of its model, (P,).
@@ -223,7 +223,7 @@ def read(
 
 
 def _number(reply: Message, clients: int, key: str) -> tuple[int | None, str | None]:
-    """Which client has answered, and what speaks against it."""
+    """The clients that have answered, and objections to their answers."""
     if reply.has_error():
         return None, f"it failed: {reply.error.reason}"
     metrics = _only(reply.content.metric_records)

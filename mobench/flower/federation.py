@@ -142,7 +142,7 @@ def strategy(
 
 
 def client_loss(method: str | Algorithm, **options: Any) -> Callable[[Tensor], Tensor]:
-    """What a client descends on: fn(loss) of the method's transformed objectives, differentiable; the loss
+    """The objective of a client: fn(loss) of the method's transformed objectives, differentiable; the loss
     itself for methods without.
 
         loss = mobench.flower.client_loss("propfair", baseline=5.0)(cross_entropy(net(x), y))
@@ -157,7 +157,7 @@ def client_loss(method: str | Algorithm, **options: Any) -> Callable[[Tensor], T
 
 @dataclass(frozen=True)
 class Round:
-    """What happened in a round.
+    """The record of a round.
 
     Fields: number, from 1; answered: numbers of the clients whose rows were used; refused: who was not, and
     why; losses (M,), NaN where none was sent; weights (M,) of the rows, 0 for missing ones, or None if the
@@ -175,7 +175,7 @@ class Round:
 
 
 class MultiObjective(FedAvg):
-    """What `strategy` returns: Flower's FedAvg with another server step.
+    """The result of `strategy`: Flower's FedAvg with another server step.
 
     Attributes:
         rounds: a `Round` for each round so far.
@@ -412,7 +412,7 @@ class MultiObjective(FedAvg):
         return shapes
 
     def _metrics(self, record: Round) -> MetricRecord:
-        """What Flower's history shows of a round."""
+        """The metrics of a round in Flower's history."""
         found: dict[str, Any] = {
             "answered": len(record.answered),
             "refused": len(record.refused),
@@ -426,7 +426,7 @@ class MultiObjective(FedAvg):
 
 
 def _spec(M: int, P: int, positive: bool = True) -> Spec:
-    """What a round of a federation is."""
+    """The settings of a round of a federation."""
     return Spec(
         R=1,
         M=M,

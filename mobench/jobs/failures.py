@@ -21,7 +21,7 @@ APART = (
 
 
 def in_words(error: Exception, job: Job) -> str:
-    """What went wrong, and what to do where that is known."""
+    """A failure, with advice where some is known."""
     if isinstance(error, torch.OutOfMemoryError):
         now = min(len(job.runs), job.config.hardware.max_batch_runs or len(job.runs))
         if now == 1:
@@ -60,7 +60,7 @@ def _place(error: Exception, job: Job) -> str:
 
 
 def advice_for(algorithm: Algorithm) -> str:
-    """What can be tried where solves fail: the reference solver,
+    """Returns advice for solves that fail: the reference solver,
     if the method has one that it does not use yet; else nothing.
     """
     # a field that varies is a column of values: any of them will do here, and constructors check numbers
@@ -91,7 +91,7 @@ def unsolved(state: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def too_many_failed(job: Job, unsolved: list[dict[str, Any]]) -> str | None:
-    """What to say of a job in which more runs than `max_failure_share` ended with a failed solve;
+    """Returns a warning if more runs than `max_failure_share` ended with a failed solve;
     else None.
     """
     share = job.config.max_failure_share

@@ -139,7 +139,7 @@ class Job:
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What decides the job's result; see `identity`."""
+        """All that decides the job's result; see `identity`."""
         return identity(self)
 
     @cached_property
@@ -149,7 +149,7 @@ class Job:
 
 
 def _takers(spec: Spec) -> str:
-    """Which methods of the project take as many constraints of this kind."""
+    """Returns the methods of the project that take as many constraints of this kind."""
     found = []
     for name, cls in _algorithms(conf_dir()).items():
         low, high = cls.constraints
@@ -204,7 +204,7 @@ of the names of all kept jobs.
 
 
 def identity(job: Job) -> dict[str, Any]:
-    """What decides a job's result: resolved settings, names and versions of its parts, and the code of those
+    """Returns what decides a job's result: resolved settings, names and versions of its parts, code of those
     that are the user's own. Neither import paths nor the device are part of it.
     """
     config = job.config

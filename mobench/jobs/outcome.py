@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Outcome:
-    """What became of a job.
+    """The outcome of a job.
 
     One that is done has an error too where more of its runs than `max_failure_share` ended with a failed
     solve: its rows are complete, and say which; the command ends with exit code 1.

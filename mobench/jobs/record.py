@@ -31,7 +31,7 @@ class Recorder:
     _numbers: int = 0  # of them
 
     def wants(self, t: int) -> bool:
-        """Whether step t is recorded; the first always is."""
+        """Returns whether step t is recorded; the first always is."""
         return t == 0 or t < self.dense or (self.every > 0 and t % self.every == 0)
 
     def add(self, t: int, columns: dict[str, Tensor]) -> None:

@@ -60,7 +60,7 @@ class Cast:
         return loop.first_state(self.oracle, self.algorithm, {}, self.theta, self.runs, self.job.steps)
 
     def points(self) -> tuple[Point, ...]:
-        """What the first step sees."""
+        """The inputs of the first step."""
         seen = loop.seen_by(self.algorithm, self.oracle)
         state = self.oracle.init(self.theta)
         points = tuple([seen.at(self.theta, state, 0, k) for k in range(self.algorithm.samples)])
@@ -69,7 +69,7 @@ class Cast:
         return points
 
     def values(self) -> Tensor:
-        """Of every sample of the first step, (n, samples * K)."""
+        """Returns the values of every sample of the first step, (n, samples * K)."""
         return torch.cat([point.values() for point in self.points()], dim=1)
 
     def gradients(self) -> Tensor:
@@ -153,7 +153,7 @@ def _few(job: Job) -> list[int]:
 
 
 def _units(given: Cast, parts: Parts) -> list[tuple[list[int], Cast]]:
-    """What takes a step by itself, with its rows among the others: a run, or a population,
+    """A unit that takes a step by itself, with its rows among the others: a run, or a population,
     which is all runs of a seed.
     """
     if not given.algorithm.together:
@@ -200,7 +200,7 @@ def check_measures(job: Job) -> None:
 
 
 def _fault_of_measure(fn: Callable[[Tensor], Any], x: Float[Tensor, "1 P"]) -> str:
-    """What is wrong with a measure at x; "" if nothing is."""
+    """Returns the fault of a measure at x; "" if it has none."""
     wanted = f"expected a tensor () of real numbers for one x of shape ({x.shape[1]},)."
     try:
         value = torch.func.vmap(fn)(x)
@@ -393,7 +393,7 @@ def _moved(given: Cast, number: int) -> Tensor:
 
 
 def _met(answer: Callable[[Cast], Tensor], given: Cast, units: list[tuple[list[int], Cast]]) -> str:
-    """How far runs alone are from runs together, in words; "" if they agree, "random" if two equal calls do
+    """Returns how runs alone differ from runs together, in words; "": not; "random": if equal calls do
     not.
 
     sqrt(eps) of the largest entry is half of the digits: sums in another order cost a few of them, runs that

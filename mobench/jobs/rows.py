@@ -113,7 +113,7 @@ def _history(training: Training) -> pd.DataFrame:
 
 
 def _meta(training: Training, frames: list[pd.DataFrame], evaluation: float) -> dict[str, Any]:
-    """What meta.json says: provenance, times, and what belongs to all rows."""
+    """Returns the contents of meta.json: provenance, times, and facts about all rows."""
     job = training.job
     ideal = job.joined.ideal
     on_gpu = gpu.peak_memory_mib(job.device)
@@ -232,7 +232,7 @@ def _front_distance(job: Job, F: Tensor) -> dict[str, Any]:
 
 
 def _certificates(job: Job, theta: Tensor) -> dict[str, Any]:
-    """How far each run is from a stationary point, where that can be measured."""
+    """Returns the distance of each run from a stationary point, where it can be measured."""
     oracle = job.joined
     if oracle.spec.N > 0 and not isinstance(oracle.spec.X, Free):
         return {}
@@ -245,7 +245,7 @@ def _certificates(job: Job, theta: Tensor) -> dict[str, Any]:
 
 
 def _ends(training: Training, F: Tensor) -> dict[str, Any]:
-    """How each run ended, and what its subproblems' solver reported."""
+    """Returns the status of each run and the report of its subproblems' solver."""
     state = training.state
     kkt = state["kkt"].cpu().numpy()
     alive = state["alive"].cpu().numpy() & np.isfinite(F.numpy()).all(1)

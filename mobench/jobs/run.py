@@ -21,7 +21,7 @@ from mobench.system import gpu, gpu_lock, signals, workers
 
 
 def again(job: Job, folder: JobFolder) -> bool:
-    """Whether rows and checkpoints do not count: `rerun=true`, but not for what this very sweep has written
+    """Returns whether to ignore rows and checkpoints: `rerun=true`, but not what this very sweep has written
     already. A job that Slurm puts back into its queue, or whose worker died, goes on.
     """
     began = workers.since()

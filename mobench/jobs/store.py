@@ -148,7 +148,7 @@ class JobFolder:
 
     @property
     def held(self) -> bool:
-        """Whether some process is running this job: it holds the lock, which ends with it however it ends."""
+        """True if some process is running this job: it holds the lock, which ends with it however it ends."""
         try:
             with (self.path / ".lock").open("r") as handle:
                 fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -209,7 +209,7 @@ class JobFolder:
 
     @property
     def damage(self) -> str | None:
-        """What is wrong with a folder that says of itself that it is done, in a sentence; else None.
+        """A sentence on the damage of a folder that is marked as done; None if it has none.
 
         The rows are compared with their digest, and the identity with the name of the folder, which costs
         little; the digests of other files when they are read. A job whose rows are not all there, or not its
@@ -218,7 +218,7 @@ class JobFolder:
         return self._state().damage
 
     def _rows_damage(self, status: dict[str, Any], meta: Any) -> str | None:
-        """What is wrong with final.csv, in a sentence; else None."""
+        """A sentence on the damage of final.csv; None if it has none."""
         path = self.path / "final.csv"
         try:
             rows = path.read_bytes()
@@ -479,7 +479,7 @@ def _read(path: Path, stamps: tuple[Any, ...]) -> _State:
 
 
 def _plain(path: Path) -> Any:
-    """What a file of JSON says; None where it cannot be read."""
+    """Returns the contents of a file of JSON; None where it cannot be read."""
     try:
         return read_json(path)
     except (OSError, StoreError):

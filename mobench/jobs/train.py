@@ -139,7 +139,7 @@ class Training:
 
     @property
     def passes(self) -> int:
-        """How often the trajectory is run: as often as any rule needs."""
+        """The number of passes of the trajectory: the largest that a rule needs."""
         return max(rule.passes for rule in self.outputs.values())
 
     @property
@@ -303,7 +303,7 @@ class Training:
         return self.number * self.job.steps + int(self.state.get("t", 0))
 
     def payload(self) -> dict[str, Any]:
-        """What a checkpoint holds."""
+        """Returns the contents of a checkpoint."""
         return {
             **checkpoints.origin(self),
             "state": self.state,

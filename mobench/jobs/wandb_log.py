@@ -24,7 +24,7 @@ MODES = ("online", "offline", "disabled", "shared", "dryrun", "run")
 
 
 def has_key() -> bool:
-    """Whether an API key is configured: WANDB_API_KEY or an entry for api.wandb.ai in the netrc file."""
+    """Returns whether an API key is set: WANDB_API_KEY or an entry for api.wandb.ai in the netrc file."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     try:

@@ -77,7 +77,7 @@ class Weights(NamedTuple):
 
 
 class Maps(NamedTuple):
-    """What one chunk leaves for its derivatives. at1, at2: which corner of each window of the pooling is its
+    """Arrays kept for the derivatives of a chunk. at1, at2: which corner of each window of the pooling is its
     maximum, in the numbering of `pooling`. Columns of the first layer are split into even and odd ones.
     """
 
@@ -285,7 +285,7 @@ class Unpooling:
         self._sizes = (self._rows, S, C, V, n)
 
     def __call__(self, first: int = 0) -> None:
-        """Of the rows of windows from `first` on."""
+        """Returns the products of the rows of windows from `first` on."""
         d, at, out, h = self._given
         if self._kernel is not None:
             self._kernel.spread(*self._call, self._sizes, h is not None, first)
@@ -330,7 +330,7 @@ def stacked(net: ConvNet, count: int) -> int:
 def scores(
     net: ConvNet, theta: Float[Tensor, "R P"], pictures: Float[Tensor, "B H W"]
 ) -> Float[Tensor, "R TC B"]:
-    """Of all runs, without derivatives."""
+    """Returns the losses of all runs, without derivatives."""
     groups = []
     with torch.inference_mode():
         for some in theta.tensor_split(stacked(net, len(theta))):
@@ -373,7 +373,7 @@ class _Second:
         self._rest = rows[len(self._fresh) * k * k * C :]
 
     def see(self, h1: Float[Tensor, "H C v n"]) -> Float[Tensor, "h kkC wn"]:
-        """What it sees of the maps of a run: k shifts of each row, k rows at a time."""
+        """Returns its view of the maps of a run: k shifts of each row, k rows at a time."""
         H, k, C, w, n = self._shifts.shape
         apart, across, _, _ = h1.stride()
         taken = h1.as_strided((H, k, C, w * n), (apart, n, across, 1))

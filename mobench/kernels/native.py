@@ -101,7 +101,7 @@ def load(name: str) -> Calls | None:
 
 
 def _folders() -> list[Path]:
-    """Where object files may lie, as Numba's own: where the user says, else beside the package or at home."""
+    """Returns the folders of object files, as Numba's own: the user's, else beside the package or at home."""
     if folder := os.environ.get("MOBENCH_CACHE"):
         return [Path(folder).absolute() / "native"]
     folders = [Path(__file__).with_name("__pycache__")]

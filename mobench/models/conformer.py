@@ -197,7 +197,7 @@ class Conformer:
         return _linear(w, head, x)
 
     def predicted(self, w: dict[str, Tensor], x: Float[Tensor, "R B T D"]) -> Float[Tensor, "R B T K D"]:
-        """What z_(t+1) .. z_(t+K) are predicted to be."""
+        """Returns the predictions of z_(t+1) .. z_(t+K)."""
         return _linear(w, "predict", x).unflatten(3, (self.steps, self.width))
 
     # one block

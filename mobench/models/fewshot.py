@@ -59,7 +59,7 @@ class TaskPatches(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """What a block keeps for its backward pass, for s tasks of n images, pixels before channels in memory.
+    """Tensors of a block's backward pass, for s tasks of n images, pixels before channels in memory.
 
     x: its input (s n, C, h, w). z: centred output of the convolution, with weights times sign(gamma). Both
     are None in the first block. p: z after max-pooling, at: where the maxima lie (in the first block the
@@ -76,7 +76,7 @@ class Saved(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """Of one block: weights times sign(gamma), sign(gamma), |gamma|, beta."""
+    """Parameters of one block: weights times sign(gamma), sign(gamma), |gamma|, beta."""
 
     weight: Tensor
     sign: Tensor
@@ -331,7 +331,7 @@ class FewShotNet:
 
 
 def _patches(images: Float[Tensor, "s n C H W"]) -> Float[Tensor, "s 4 n g v patch"]:
-    """Of the four pixels of each 2 x 2 window, row by row."""
+    """Views of the four pixels of each 2 x 2 window, row by row."""
     around = nn.pad(images, (1, 1, 1, 1)).unfold(3, 3, 1).unfold(4, 3, 1)  # (s, n, C, H, W, 3, 3)
     corners = [around[:, :, :, i::2, j::2] for i in (0, 1) for j in (0, 1)]
     return torch.stack([own.permute(0, 1, 3, 4, 2, 5, 6).flatten(4) for own in corners], dim=1)

@@ -31,7 +31,7 @@ class ApartError(Exception):
 
 @dataclass(frozen=True)
 class Joints:
-    """How outputs of parts become those of all samples.
+    """Rules by which outputs of parts become those of all samples.
 
     Attributes:
         axes: of each leaf of the outputs the axis of the samples; None: the leaf is the same for all samples,
@@ -119,7 +119,7 @@ def _joined(pieces: Sequence[Any], axis: int | None) -> Any:
 
 
 def _agree(a: Any, b: Any) -> bool:
-    """Whether two leaves agree: tensors of real numbers in half of their digits."""
+    """Returns whether two leaves agree: tensors of real numbers in half of their digits."""
     if not isinstance(a, Tensor) or not isinstance(b, Tensor):
         return type(a) is type(b) and a == b
     if a.shape != b.shape or a.dtype != b.dtype:

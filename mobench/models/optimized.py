@@ -38,7 +38,7 @@ LOOP = (
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """How a user's networks are trained.
+    """The settings with which a user's networks are trained.
 
     Attributes:
         optimizer: makes one of a list of parameters. schedule: makes one of an optimizer.

@@ -109,7 +109,7 @@ class Constants:
 
     @staticmethod
     def of(modules: Sequence[nn.Module], group: Sequence[int], like: Tensor) -> Constants:
-        """Of runs that belong to these modules, on the device and in the type of `like`."""
+        """Returns the tensors of these modules' runs, on the device and in the type of `like`."""
         found = [constants(module) for module in modules]
         shared: dict[str, Tensor] = {}
         own: dict[str, Tensor] = {}
@@ -126,12 +126,12 @@ class Constants:
         return Constants(shared, {**self.own, **tensors})
 
     def take(self, which: Any) -> Constants:
-        """Those of some runs."""
+        """Returns the part of some runs."""
         return Constants(self.shared, {name: value[which] for name, value in self.own.items()})
 
 
 def constants(module: nn.Module) -> dict[str, Tensor]:
-    """What a module computes with beside its trainable parameters."""
+    """The inputs of a module beside its trainable parameters."""
     frozen = {name: p.detach() for name, p in module.named_parameters() if not p.requires_grad}
     return {**frozen, **dict(module.named_buffers())}
 
@@ -172,7 +172,7 @@ def values(
     each: bool = False,
     written: Sequence[str] = (),
 ) -> Float[Tensor, "R k"]:
-    """What the module and its head give for each run.
+    """Returns the outputs of the module and its head for each run.
 
     Args:
         batch: samples that all runs share; or, if `each`, samples (R, B, ...) where way=vmap, a function of

@@ -21,7 +21,7 @@ from mobench.errors import CompatibilityError
 
 
 class OfProblem(Oracle):
-    """What every oracle of one problem answers in the same way: everything that knows no sample."""
+    """The base of every oracle of one problem: everything that knows no sample."""
 
     problem: Problem  # bound to the runs
 
@@ -61,7 +61,7 @@ class Exact(OfProblem):
 
 
 def has_gradient(problem: Problem) -> bool:
-    """Whether the values on all samples, which `values` gives without a batch, can be differentiated."""
+    """True if the values on all samples, `values` without a batch, can be differentiated."""
     if isinstance(problem, Bilevel):
         return problem.closed_form
     return not isinstance(problem, BatchGradients | Federated)

@@ -35,7 +35,7 @@ METHODS = ("itd", "cg", "neumann")
 
 
 class OfBilevel(OfProblem):
-    """What oracles of bilevel problems share: the steps of the lower level, on samples of its own."""
+    """The base of oracles of bilevel problems: the steps of the lower level, on samples of its own."""
 
     problem: Bilevel
 
@@ -213,14 +213,14 @@ class Hypergradient(OfBilevel):
     def columns(
         self, theta: Float[Tensor, "R P"], values: Float[Tensor, "R K"], point: Point | None = None
     ) -> dict[str, Tensor]:
-        """Of (x, y_D) where there is a point, else of (x, y*(x))."""
+        """Returns the values of (x, y_D) where there is a point, else of (x, y*(x))."""
         y = point.y if isinstance(point, HyperPoint) else self.solve(theta)
         return self.problem.columns_at(theta, y)
 
     def weighted_steps(
         self, view: View, path: list[Tensor], slopes: Tensor, state: State, t: int, theta: Tensor
     ) -> list[Step]:
-        """What J_xy is applied to: (y_t, columns)."""
+        """The vectors that J_xy is applied to: (y_t, columns)."""
         y = path[-1]
         if self.method == "itd":
             a = slopes

@@ -85,6 +85,6 @@ class ValueGap(OfBilevel):
     def columns(
         self, theta: Float[Tensor, "R P"], values: Float[Tensor, "R K"], point: Point | None = None
     ) -> dict[str, Tensor]:
-        """Of (x, y) where there is a point, else of (x, y*(x))."""
+        """Returns the values of (x, y) where there is a point, else of (x, y*(x))."""
         x, y = self.split(theta)
         return self.problem.columns_at(x, y if point is not None else self.solve(x))

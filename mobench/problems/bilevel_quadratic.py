@@ -34,7 +34,7 @@ class Constants(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """What the terms of the lower level add to g: a (n,) to the Hessian, in units of A, and z (n, q) to c."""
+    """The terms of the lower level in g: a (n,) of the Hessian, in units of A, and z (n, q) of c."""
 
     a: Float[Tensor, " n"]
     z: Float[Tensor, "n q"]
@@ -133,7 +133,7 @@ class BilevelQuadratic(Bilevel):
         return _constants(self.data_seed, self.name, *sizes, *spectrum, float(self.target), dtype, device)
 
     def terms(self, like: Tensor | None = None) -> Samples:
-        """What the terms of the lower level add; made once in a process."""
+        """Returns the terms of the lower level; made once in a process."""
         dtype, device = (torch.float64, torch.device("cpu")) if like is None else (like.dtype, like.device)
         return _terms(self.data_seed, self.name, self.samples, self.lower, float(self.noise), dtype, device)
 

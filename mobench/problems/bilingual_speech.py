@@ -54,14 +54,14 @@ class Clips(NamedTuple):
     sizes: Int[Tensor, "R B"]
 
     def runs(self, some: slice) -> Clips:
-        """Those of some runs."""
+        """Returns the part of some runs."""
         first = int(self.sizes[: some.start].sum())
         targets = self.targets[first : first + int(self.sizes[some].sum())]
         return Clips(self.mel[some], self.frames[some], targets, self.sizes[some])
 
 
 class Scored(NamedTuple):
-    """What the network makes of clips: losses (R, B) by objective, and of each language that it recognises
+    """The network's answers to clips: losses (R, B) by objective, and of each language that it recognises
     the log-probabilities (R, B, T, C) of its units with the lengths (R, B) of the clips.
     """
 
@@ -254,7 +254,7 @@ class BilingualSpeech(DataProblem, BatchGradients):
         return {**super().facts(runs), "unlisted": data.unlisted, **count, **units, "parameters": self.dim}
 
     def draw(self, keys: Int[Tensor, " R"], stream: str, t: int, size: int) -> Float[Tensor, "R B 2 k"]:
-        """Of each pair and language the number of an utterance, then uniform numbers for its masks."""
+        """Draws the number of an utterance for each pair and language, then uniform numbers for its masks."""
         each = 1 + 4 * self.masks
         u = counter_uniform(keys, stream, t, size * 2 * each).view(len(keys), size, 2, each)
         each_has = [len(self.speech.utterances[language]["train"]) for language in LANGUAGES]
@@ -406,7 +406,7 @@ class BilingualSpeech(DataProblem, BatchGradients):
     def decode(
         self, language: str, log: Float[Tensor, "R B T C"], lengths: Int[Tensor, "R B"]
     ) -> list[list[str]]:
-        """What each run hears in each clip."""
+        """Returns the input of each run from each clip."""
         table = log.double().cpu().numpy()
         T = lengths.tolist()
         return [
@@ -425,7 +425,7 @@ class BilingualSpeech(DataProblem, BatchGradients):
         return named | {f"test_{name}": value for name, value in found.items()}
 
     def _key(self) -> str:
-        """Of a cache: everything that decides what is trained on."""
+        """Returns the key of a cache: everything that decides what is trained on."""
         named = (
             "objectives",
             "model",

@@ -141,7 +141,7 @@ class ConstrainedGaussian(Sampled):
         return Box(-float(self.box), float(self.box))
 
     def _interval(self, j: int) -> tuple[float, float]:
-        """Where g_j <= 0: c_j -+ r_j. NaN if nowhere."""
+        """Returns the interval in which g_j <= 0: c_j -+ r_j. NaN if it is empty."""
         # u^2 = -3 s + sqrt(9 s^2 - (3 s^2 - b)), written without the difference of two near numbers
         s = float(self.variance)
         b = float(self.bounds[j])

@@ -23,7 +23,7 @@ from mobench.core.start import start_generator
 
 @runtime_checkable
 class DataSet(Protocol):
-    """What the rows record of a data set."""
+    """The facts about a data set that rows record."""
 
     @property
     def label(self) -> str:
@@ -35,7 +35,7 @@ class DataSet(Protocol):
 
     @property
     def embedded(self) -> bool:
-        """Whether it comes with mobench or a package, so that no file has to be provided."""
+        """True if it comes with mobench or a package, so that no file has to be provided."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class TrainTest(DataProblem, Sampled):
         """Inputs and targets of "train" or "test", on the device and in the types in which they are used."""
 
     def of_split(self, split: str, like: Tensor) -> tuple[Shaped[Tensor, "N ..."], Shaped[Tensor, "N ..."]]:
-        """What `part` gives, moved to the device once."""
+        """The result of `part`, moved to the device once."""
 
         def moved() -> tuple[Tensor, Tensor]:
             with torch.inference_mode(False):  # automatic differentiation will need them
@@ -116,7 +116,7 @@ class TrainTest(DataProblem, Sampled):
         raise NotImplementedError(f"{type(self).__name__} does not evaluate a split")
 
     def evaluated(self, split: str, x: Float[Tensor, "R P"]) -> tuple[Float[Tensor, "R M"], ...]:
-        """What `evaluate` gives; that of the last x is remembered."""
+        """Returns the result of `evaluate`; that of the last x is remembered."""
         return self.cache.at(x, split, lambda: self.evaluate(split, x))
 
 

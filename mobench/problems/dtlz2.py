@@ -25,7 +25,7 @@ HALF_PI = 0.5 * math.pi
 
 @lru_cache(maxsize=64)
 def _masks(M: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Where objective m holds cos(a_i) and where sin(a_i), both (M, M-1), and the diagonal (M-1, M-1)."""
+    """Returns masks of cos(a_i) and sin(a_i) in objective m, both (M, M-1), and the diagonal (M-1, M-1)."""
     with torch.inference_mode(False):
         m = torch.arange(1, M + 1, device=device).unsqueeze(1)
         i = torch.arange(1, M, device=device).unsqueeze(0)

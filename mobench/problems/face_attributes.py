@@ -238,7 +238,7 @@ class FaceAttributes(TrainTest, BatchGradients):
     def linearize(
         self, x: Float[Tensor, "R P"], batch: Any = None
     ) -> tuple[Float[Tensor, "R M"], Callable[[], Tensor]] | None:
-        """Of `small`: losses, and the rows on demand with error_im = (sigmoid(z) - label)_im / B,
+        """Returns the losses of `small`, and the rows on demand with error_im = (sigmoid(z) - label)_im / B,
         see `TanhMLP.jacobian`.
         """
         network = self.network

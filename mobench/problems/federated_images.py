@@ -155,7 +155,7 @@ class FederatedImages(DataProblem, PerSeed[Clients], Federated):
         return self.images
 
     def split_of(self, seed: int) -> Clients:
-        """Which images each client holds; drawn once in a process."""
+        """Returns the images of each client; drawn once in a process."""
         turned = None if self.rotations is None else tuple(self.rotations)
         sizes = self.train_size, self.test_size
         return _split(

@@ -34,7 +34,7 @@ PART = 4096  # images of a product of which only a sum is kept
 
 
 class Labels(NamedTuple):
-    """Of one seed: which images of the base set train and validate, the labels of each task,
+    """The split of one seed: which images of the base set train and validate, the labels of each task,
     which of them are wrong.
     """
 
@@ -50,7 +50,7 @@ Place = slice | Int[Tensor, " r"]
 
 
 class Sets(NamedTuple):
-    """Of one seed, on the device: its runs, pixels (n, d), one-hot labels of all tasks (n, S 10), 1 where a
+    """One seed on the device: its runs, pixels (n, d), one-hot labels of all tasks (n, S 10), 1 where a
     label is wrong; pixels and one-hot labels of validation (m, 10).
     """
 

@@ -65,7 +65,7 @@ def _data(N: int, M: int, n: int, noise: float, seed: int, dtype: torch.dtype, d
 def _capped(
     caps: tuple[float | None, ...], dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Which objectives are capped, and their caps."""
+    """Returns the capped objectives and their caps."""
     which = [m for m, cap in enumerate(caps) if cap is not None]
     with torch.inference_mode(False):
         return (

@@ -88,7 +88,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class Probe:
-    """What a module turned out to be, when it was tried on a few samples.
+    """The properties of a module, measured on a few samples.
 
     Attributes:
         losses, constraints: M and N.
@@ -111,7 +111,7 @@ class Probe:
 
 @dataclass(frozen=True, eq=False)
 class Definition:
-    """What a user has given; see `mobench.networks`."""
+    """The arguments of `mobench.networks`."""
 
     make: Callable[[], nn.Module]
     losses: tuple[Function, ...]
@@ -129,7 +129,7 @@ class Definition:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What decides the results."""
+        """All that decides the results."""
         tables = [None if t is None else t.tree for t in (self.data, self.validation)]
         functions = (self.make, self.losses, self.forward, self.constraints, dict(self.measures), self.stop)
         found = (*functions, [dict(start) for start in self.starts], *tables)
@@ -591,7 +591,7 @@ class _TooFewError(ConfigError):
 
 
 def _near(a: Tensor, b: Tensor) -> bool:
-    """Whether two answers agree in half of their digits; NaN, as of data without labels, agrees with NaN."""
+    """Returns whether two answers agree in half of their digits; NaN (no label) agrees with NaN."""
     bound = torch.finfo(b.dtype).eps ** 0.5
     size = b.abs().nan_to_num().amax().clamp_min(1.0)
     return bool((((a - b).abs() <= bound * size) | (a.isnan() & b.isnan())).all())
@@ -686,7 +686,7 @@ class Networks(Cached, BatchGradients):
 
     @property
     def probe(self) -> Probe:
-        """What the module is."""
+        """The properties of the module."""
         return self._given.probe
 
     @property
@@ -732,7 +732,7 @@ class Networks(Cached, BatchGradients):
 
     @property
     def callback(self) -> Callable[[int, Any], object] | None:
-        """Of the user's own, at each recorded step."""
+        """Returns the user's own measures, at each recorded step."""
         return self._given.callback
 
     @property
@@ -963,7 +963,7 @@ class Networks(Cached, BatchGradients):
         return found
 
     def _way(self, x: Tensor, batch: Batch, keys: Tensor) -> str:
-        """How the runs of this job are computed: measured once, with this batch."""
+        """Returns the way in which the runs of this job are computed: measured once, with this batch."""
         if self.execution != "auto":
             return self._noted(x, self.execution)
         R = len(x)
@@ -992,7 +992,7 @@ class Networks(Cached, BatchGradients):
         return way
 
     def strategy(self, device: torch.device) -> str:
-        """How runs were computed on this device."""
+        """The way in which runs were computed on this device."""
         return self._said.get(device.type, "not trained")
 
     # all samples
@@ -1020,7 +1020,7 @@ class Networks(Cached, BatchGradients):
     def _of_all(
         self, split: str, x: Tensor, fixed: Constants, samples: Tree, parts: Sequence[Tree]
     ) -> Float[Tensor, "R k"]:
-        """What `InParts` gives for each run, for as many runs at once as can be held."""
+        """Returns the result of `InParts` for each run, for as many runs at once as memory holds."""
         where = "train" if self._given.validation is None else "validation"
         head = self._given.measured if split == where else self._given.head
         pictures = self.probe.pictures

@@ -53,7 +53,7 @@ class Functions:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What decides the results."""
+        """All that decides the results."""
         parts: tuple[Any, ...] = (self.objectives, self.constraints, self.start)
         # the name of a job without what follows is what it was
         if self.front is not None or self.measures:
@@ -173,11 +173,11 @@ class Own(Problem):
                 raise ConfigError(f"problem.{key}={list(value)} must have {M} entries, one per objective.")
 
     def _beside(self, x: Tensor) -> tuple[Tree, ...]:
-        """What functions are called with beside x: all data, where there are any."""
+        """The arguments of functions beside x: all data, where there are any."""
         return ()
 
     def _sizes(self, x: Float[Tensor, " P"], *batch: Tree) -> list[int]:
-        """How many values each function has. Raises ConfigError as `_size` does."""
+        """Returns the number of values of each function. Raises ConfigError as `_size` does."""
         functions = self._functions
         M = len(functions.objectives)
         called = [_called(fn, m, M) for m, fn in enumerate(functions.all)]
@@ -289,7 +289,7 @@ class Own(Problem):
 
     @property
     def callback(self) -> Callable[[int, Any], object] | None:
-        """Of the user's own, at each recorded step."""
+        """Returns the user's own measures, at each recorded step."""
         return self._functions.callback
 
     @property
@@ -396,7 +396,7 @@ def _shown(x: Tensor) -> str:
 
 
 def _called(fn: Function, place: int, objectives: int) -> str:
-    """What a message calls a function."""
+    """Returns the name of a function in messages."""
     kind, number = ("objective", place) if place < objectives else ("constraint", place - objectives)
     return f"{kind} function {number + 1} ({getattr(fn, '__name__', type(fn).__name__)})"
 
@@ -404,7 +404,7 @@ def _called(fn: Function, place: int, objectives: int) -> str:
 def _size(
     fn: Function, x: Float[Tensor, " P"], name: str, arrangement: Arrangement | None, *batch: Tree
 ) -> int:
-    """How many values a function has.
+    """Returns the number of values of a function.
 
     Raises:
         ConfigError: it fails, is no function of x (and the batch) alone, or returns anything but a vector

@@ -74,7 +74,7 @@ class OwnSampled(Cached, Own, Sampled):
         return batch
 
     def _seen(self, batch: Batch | Int[Tensor, "R B"] | None, x: Tensor) -> tuple[Tree, bool]:
-        """What the functions see of the data, and whether it differs between the runs."""
+        """Returns the data that the functions get, and whether they differ between the runs."""
         (table,) = self._beside(x)
         if batch is None:
             return table, False

@@ -20,7 +20,7 @@ SCORES = {  # board of the comparison -> class of problems
 
 @dataclass(frozen=True)
 class Score:
-    """What one method scores on a board of the comparison.
+    """The score of one method on a board of the comparison.
 
     Args:
         name: of the method. place: in the order of the board. score, low, high: with its 95 % interval.
@@ -53,12 +53,12 @@ class ScoreBoard:
 
     @property
     def close(self) -> int:
-        """How many other methods have an interval that overlaps that of the first."""
+        """The number of other methods whose interval overlaps that of the first."""
         return sum(line.high >= self.lines[0].low for line in self.lines[1:])
 
     @property
     def constrained(self) -> bool:
-        """Whether feasible shares differ."""
+        """True if feasible shares differ."""
         return any(line.feasible < 1 for line in self.lines)
 
 

@@ -151,7 +151,7 @@ class Entry:
 
     @property
     def alt(self) -> str:
-        """What the picture is, for those who do not see it."""
+        """A description of the picture for those who do not see it."""
         words = f"{self.label} of {paper_info(self.paper).short}, drawn from our runs"
         verdicts = ", ".join(f"{n} {v.name}" for v, n in self.counts if n)
         return f"{words}: {self.title}." + (f" Claims: {verdicts}." if verdicts else "")
@@ -175,7 +175,7 @@ class Entry:
 
     @property
     def shows_data(self) -> bool:
-        """Whether its figure is a picture of the data (`artifact.depicts: data` in its configuration)."""
+        """True if its figure is a picture of the data (`artifact.depicts: data` in its configuration)."""
         return self.figure is not None and self.origin.get("depicts") == "data"
 
 
@@ -309,7 +309,7 @@ class Job:
 
     @property
     def place(self) -> str:
-        """Where its folder lies."""
+        """The place of its folder."""
         return f"{'experiments/results' if self.kept else 'outputs'}/runs/{self.key}"
 
     @property
@@ -328,7 +328,7 @@ class Job:
 
     @property
     def device(self) -> str:
-        """What ran it."""
+        """The hardware that ran it."""
         return text(self.origin.get("device"))
 
     @property
@@ -344,7 +344,7 @@ class Job:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the problem said of itself and of its data: all of meta.json that is not the runner's."""
+        """The facts of the problem and its data: all of meta.json that is not the runner's."""
         return {k: v for k, v in self.origin.items() if k not in RUNNERS_KEYS and v not in ([], {}, None)}
 
     @property
@@ -375,7 +375,7 @@ RUNNERS_KEYS = frozenset(
 
 @dataclass
 class DataSet:
-    """What jobs call by the same label; `versions`: its jobs by SHA-256."""
+    """The data that jobs call by the same label; `versions`: its jobs by SHA-256."""
 
     slug: str
     label: str
@@ -393,7 +393,7 @@ class DataSet:
 
     @property
     def kind(self) -> str:
-        """Where it comes from. Problems say whether files were read; a label says if the data are made up."""
+        """The source of the data: problems say whether files were read, a label if the data are made up."""
         if not all(job.facts.get("embedded") for job in self.jobs):
             return "official files"
         return "generated" if self.label.startswith("generated") else "embedded"

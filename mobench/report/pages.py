@@ -60,7 +60,7 @@ def _environment() -> jinja2.Environment:
 
 
 def styles() -> dict[str, bytes]:
-    """What all pages share."""
+    """The variables that all pages share."""
     env = _environment()
     return {f"assets/{name}": env.get_template(name).render().encode() for name in ("style.css", "script.js")}
 

@@ -20,7 +20,7 @@ ENTRIES = {"short": str, "title": str, "position": int, "pictures": list}
 
 @dataclass(frozen=True)
 class PaperInfo:
-    """What paper.yaml says.
+    """The contents of paper.yaml.
 
     Args:
         short: what tables and menus call it.

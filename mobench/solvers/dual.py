@@ -34,7 +34,7 @@ from mobench.solvers.solution import TINY, TOLERANCE, Solution, certified
 
 @dataclass(frozen=True)
 class Dual:
-    """What does not change from step to step: rows = A_ag (R, n+g+h, M), bg (R, g), bh (R, h), h > 0, the
+    """The constants of all steps: rows = A_ag (R, n+g+h, M), bg (R, g), bh (R, h), h > 0, the
     rates c_g and c_h, the domain of lf, and the QP solver (`qp` or its CVXPY reference). A row of zeros in A
     stands for no row.
     """
@@ -71,7 +71,7 @@ def solve_dual(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]
 
 
 def _proved(program: Dual, K: Tensor, F: Tensor, failed: Tensor) -> Tensor | None:
-    """Which of the failed programs are proved to have no solution; None if none has failed."""
+    """Returns the failed programs that are proved to have no solution; None if none has failed."""
     if K.is_cuda:  # to ask whether any has would make the host wait
         return failed & unreachable(program, K, F)
     runs = failed.nonzero().squeeze(1)

@@ -43,7 +43,7 @@ class Nearest(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether the residual is above `TOLERANCE`."""
+        """True if the residual is above `TOLERANCE`."""
         return not self.residual <= TOLERANCE
 
 

@@ -158,7 +158,7 @@ def _closed(
     lower: float | Tensor = 0.0,
     upper: float | Tensor | None = None,
 ) -> bool:
-    """Whether `qp` has a closed form."""
+    """Returns whether `qp` has a closed form."""
     zero = not isinstance(lower, Tensor) and lower == 0.0
     return Q.shape[1] == 2 and a is not None and upper is None and zero
 

@@ -136,7 +136,7 @@ def _plane(U: Tensor, v: Tensor, G: Tensor, F: Tensor, objectives: bool) -> Solu
 
 
 def _on(active: Array, at: Array, runs: Array) -> Array:
-    """Which of the rows `at` count: active ones, and one that comes twice only once."""
+    """Returns the mask of the rows `at` that count: active ones, and one that comes twice only once."""
     on = active[at, runs]
     on[-1] &= at[-1] != at[-2]
     return on

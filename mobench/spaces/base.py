@@ -101,7 +101,7 @@ class Space(Oracle):
         """phi'(a) v."""
 
     def kept(self) -> State:
-        """What the space itself has in the oracle's state."""
+        """The space's own entries of the oracle's state."""
         return {}
 
     def adopt(self, state: State) -> None:

@@ -113,7 +113,7 @@ class Hybrid(Oracle):
         self._networks = state["networks"]
 
     def networks(self, like: Tensor) -> Float[Tensor, "R P"]:
-        """Those seen last."""
+        """Returns the values seen last."""
         return self.first.to(like) if self._networks is None else self._networks
 
     def exact(self, theta: Float[Tensor, "R M"]) -> Float[Tensor, "R K"]:

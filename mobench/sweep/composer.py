@@ -144,7 +144,7 @@ class Composer:
 
     @property
     def added(self) -> list[str]:
-        """What `--config-dir` and `hydra.searchpath` add to the project's folder of configuration."""
+        """Returns the folders that `--config-dir` and `hydra.searchpath` add to the project's own."""
         return hydra_adapter.added_folders(self.loader) + list(self.config.hydra.searchpath)
 
     def algorithms(self) -> list[str]:

@@ -47,7 +47,7 @@ def draw(plan: Plan) -> bool:
 
 
 def worthwhile(count: int) -> bool:
-    """Whether so many artifacts are drawn by several processes."""
+    """Returns whether so many artifacts are drawn by several processes."""
     return count >= MANY and _processes() > 1
 
 

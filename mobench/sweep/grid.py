@@ -29,7 +29,7 @@ Jobs = dict[str, list[str]]
 
 
 def last(overrides: Sequence[str]) -> list[str]:
-    """Of several values of a key the last; a group that is chosen again forgets the values below it."""
+    """Returns the last value of each key; a group that is chosen again forgets the values below it."""
     out: dict[str, str] = {}
     for override in overrides:
         key = override.split("=", 1)[0]

@@ -217,7 +217,7 @@ def _uncompleted(error: Exception) -> bool:
 
 
 def _written(job: Planned, began: float) -> Outcome | None:
-    """What the job's folder says of this sweep: done, failed, or nothing."""
+    """Returns the state of the job's folder in this sweep: done, failed, or nothing."""
     folder = job.folder
     status = folder.status()
     now = float(status.get("time", 0.0)) >= began

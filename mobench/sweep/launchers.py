@@ -115,7 +115,7 @@ class Submitit(Adapter):
         return [_answer(job) for job in jobs]
 
     def _executor(self) -> Any:
-        """What hands jobs to submitit, with the launcher's parameters, as its own `launch` sets it up."""
+        """Returns submitit's executor, with the parameters that the launcher's own `launch` sets."""
         import submitit
         from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
 
@@ -181,7 +181,7 @@ def adapter_of(config: DictConfig, context: HydraContext, worker: TaskFunction) 
 
 
 def _answer(job: Any) -> Any:
-    """What came of a submitit job: its result, or the error that stands for it."""
+    """The outcome of a submitit job: its result, or the error that stands for it."""
     from submitit.core.utils import FailedJobError
 
     try:

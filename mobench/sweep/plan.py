@@ -38,12 +38,12 @@ class Planned:
 
     @property
     def needed(self) -> bool:
-        """Whether it is to be run: it has no finished rows, or they are to be made or logged again."""
+        """True if it is to be run: it has no finished rows, or they are to be made or logged again."""
         return self.config["rerun"] or self.config["logger"]["finished"] or not self.folder.done
 
     @property
     def title(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return f"{self.artifact or ''} {self.name}".strip()
 
 
@@ -75,5 +75,5 @@ class Plan:
         return list(out.values())
 
     def timed(self, job: Planned) -> bool:
-        """Whether a job's time is measured, so that no other job may run beside it."""
+        """Returns whether a job's time is measured, so that no other job may run beside it."""
         return job.artifact is not None and bool(self.artifacts[job.artifact]["artifact"]["alone"])

@@ -33,7 +33,7 @@ LISTS = ("jobs", "grid", "like", "cross")  # keys of an experiment that lists jo
 
 
 class Use(Enum):
-    """What a plan is for: jobs that run in this process, in others on this machine, on other machines,
+    """The purpose of a plan: jobs that run in this process, in others on this machine, on other machines,
     or nowhere.
     """
 
@@ -225,7 +225,7 @@ class Planner:
         return {} if since is None else {freshness.drawing_id(chosen[0], command): since}
 
     def _kept_together(self, command: _Command, jobs: Mapping[str, Job | MobenchError]) -> bool:
-        """Whether an artifact that runs its jobs again, since it compares their times, is drawn from rows
+        """Returns whether an artifact that compares times, and so runs its jobs again, is drawn from rows
         that come with the project: if those of all of its jobs do, from one model of processor and one
         commit, and none are in `outputs`. On a GPU it is timed anew: those rows are of processors.
         """

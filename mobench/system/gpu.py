@@ -36,7 +36,7 @@ def current(device: torch.device, tf32: bool = False) -> Iterator[None]:
 
 @contextmanager
 def _arithmetic(products: str) -> Iterator[None]:
-    """How float32 products are computed ("ieee" or "tf32"); convolutions give the same in each call."""
+    """Returns the precision of float32 products, "ieee" or "tf32"; convolutions agree in each call."""
     cudnn: Any = torch.backends.cudnn  # its stubs name no parts
     kinds: tuple[Any, ...] = (torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn)
     before = [kind.fp32_precision for kind in kinds]

@@ -38,7 +38,7 @@ def folder() -> Path:
 
 
 def visible() -> list[str]:
-    """What identifies each CUDA device that this process sees,
+    """Returns an identifier of each CUDA device that this process sees,
     wherever CUDA_VISIBLE_DEVICES puts it in the order.
     """
     found = (torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count()))

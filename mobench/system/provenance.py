@@ -111,7 +111,7 @@ def files_at_start() -> str:
 
 
 def device_name(device: torch.device | None = None) -> str:
-    """What ran it, in words; without a device the processor."""
+    """Returns the name of the hardware; without a device the processor."""
     if device is not None and device.type == "cuda":
         import torch
 

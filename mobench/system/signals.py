@@ -19,7 +19,7 @@ SAVE = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Signals:
-    """Those that arrived."""
+    """Signals that arrived."""
 
     def __init__(self) -> None:
         self.pending: list[int] = []
@@ -32,7 +32,7 @@ class Signals:
         self.pending.append(number)
 
     def _own(self, number: int) -> bool:
-        """Whether nobody but Python handled the signal before."""
+        """Returns whether nobody but Python handled the signal before."""
         before = self.before.get(number)
         return before is signal.default_int_handler or not callable(before)
 
@@ -48,7 +48,7 @@ class Signals:
 
     @property
     def stop(self) -> bool:
-        """Whether a signal that nobody else handles asks to stop: for a job that has ended,
+        """True if a signal that nobody else handles asks to stop: for a job that has ended,
         and needs nothing put back.
         """
         return self._stop(self.pending)

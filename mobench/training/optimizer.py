@@ -194,7 +194,7 @@ class Balanced:
     def _not_finite(
         self, parameters: Sequence[Tensor], scaler: torch.amp.GradScaler | None, scale: float
     ) -> str:
-        """What there is to do about a gradient that is not finite."""
+        """Returns advice on a gradient that is not finite."""
         text = (
             f"A gradient of step {self._t} is not finite. Nothing has changed; smaller steps may help, or "
             "losses without square roots of 0."
@@ -218,7 +218,7 @@ class Balanced:
         return 0 if self._state is None else int(self._state["t"])
 
     def _names(self) -> list[str]:
-        """How messages call the parameters: by names that the optimizer knows, or by numbers."""
+        """Returns the names of the parameters in messages: those that the optimizer knows, or numbers."""
         found: list[str] = []
         for group in self.optimizer.param_groups:
             for name, p in zip(group.get("param_names", itertools.repeat("")), group["params"], strict=False):

@@ -27,7 +27,7 @@ STEPS = 1000  # the horizon of methods that have one, as of problems
 
 
 class Info(NamedTuple):
-    """What a step says beside its weights. R is there if the Jacobian had it.
+    """The report of a step beside its weights. R is there if the Jacobian had it.
 
     Fields: direction (R, P), d = -J^T w for most methods, in float32 at least (None where only a Gram matrix
     was given); state, for the next call; kkt_residual (R,), the certificate of the subproblem, relative
@@ -211,7 +211,7 @@ class Stepper:
         return d, {"t": t + 1, "alg": alg, "settings": settings}, weights, report
 
     def _settings(self) -> dict[str, Any]:
-        """What belongs to a whole run, as plain numbers."""
+        """The settings of a whole run, as plain numbers."""
         preference = None if self.preference is None else torch.as_tensor(self.preference).tolist()
         ideal = None if self.ideal is None else torch.as_tensor(self.ideal).tolist()
         return {"preference": preference, "steps": self.steps, "seed": self.seed, "ideal": ideal}

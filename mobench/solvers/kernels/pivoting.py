@@ -490,7 +490,7 @@ def pivoted(
 
 @kernel
 def bounded_size(w: Array, x: int, r: float, equality: bool, above: bool) -> bool:
-    """How much of |x_i| the bounds account for; False where lower = 0 without upper bounds: nothing."""
+    """Returns the part of |x_i| that the bounds account for; False where lower = 0 without upper bounds."""
     n = w.shape[1]
     limited = above
     idle = not equality or r == 0
@@ -1152,7 +1152,7 @@ def dual_program(
 def kept_equalities(
     rows: Array, rows_k: Array, inverse: Array, target: Array, broken: Array, weights: Array, limits: Limits
 ) -> float:
-    """How far the equalities B_h J d + c_h H = 0 are broken, relative to their own terms.
+    """Returns the residual of the equalities B_h J d + c_h H = 0, relative to their own terms.
 
     Of rows of B_h J that are nearly dependent S^+ is good to eps cond(S) only; what is left is solved for.
     """

@@ -137,7 +137,7 @@ def qp(Q: Any, b: Any, a: Any, r: Any, linear: int, R: int, x: Any, residuals: A
 
 @inner
 def remaining(u: float, v: float, low: float, high: float) -> tuple[float, float]:
-    """What u t + v (1 - t) >= 0 leaves of low <= t <= high."""
+    """Returns the part of low <= t <= high in which u t + v (1 - t) >= 0."""
     cut = v / (v - u)
     if u < 0.0 and v >= 0.0:
         high = lesser(high, cut)

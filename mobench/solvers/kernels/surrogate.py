@@ -463,7 +463,7 @@ def newton(
 
 @kernel
 def reach(x: float, dx: float) -> float:
-    """How far along dx an x > 0 vanishes (inf: never)."""
+    """Returns the step along dx at which an x > 0 vanishes (inf: never)."""
     return -x / dx if dx < 0 else np.inf
 
 
@@ -971,7 +971,7 @@ def certified(p: Program, v: Array, dx: Array, dy: Array, limits: Limits) -> tup
 
 @kernel
 def proved(p: Program, v: Array, dx: Array, dy: Array, limits: Limits) -> tuple[bool, float, float]:
-    """Whether BEST proves that no point of Q satisfies the constraints; max_k h_k at the step, and the gap of
+    """Returns whether BEST proves that no point of Q is feasible; max_k h_k at the step, and the gap of
     (13), inf where nothing is settled.
     """
     K = len(p.c)
