@@ -43,6 +43,10 @@ VARIANTS = {  # name of a job, label and marker
     "normalized": ("gamma / 10, weights normalized", "v"),
     "script": ("public image script", "D"),
 }
+JUDGED = {  # at the whole length: checks of the ends and of their order
+    "tenth": ("{key}-tenth-points", "{key}-tenth-ordered"),
+    "script": ("{key}-script-points", "{key}-script-ordered"),
+}
 
 
 @artifact("ferero/screen")
@@ -59,7 +63,8 @@ def full_length(a: Artifact) -> None:
             for name, job in jobs.items():
                 words = {"key": key, "name": SETS[key]}
                 points = {measure: only_passed(job, points_of(job, measure)) for measure in MEASURES}
-                a.check(f"{{key}}-{name}-points", at_published(points, SETS[key]), **words)
+                same, ordered = JUDGED[name]
+                a.check(same, at_published(points, SETS[key]), **words)
                 falls, rises = (
                     dict(zip(NAMED, finite_mean(ends(job)[..., m], 1), strict=True)) for m in (0, 1)
                 )
@@ -68,7 +73,7 @@ def full_length(a: Artifact) -> None:
                     Ordered(falls, falling=True, of=f"{of} 1", digits=".3f"),
                     Ordered(rises, of=f"{of} 2", digits=".3f"),
                 )
-                a.check(f"{{key}}-{name}-ordered", order, **words)
+                a.check(ordered, order, **words)
 
 
 def draw(a: Artifact) -> dict[str, dict[str, JobRows]]:
