@@ -216,7 +216,7 @@ def test_a_checkpoint_of_another_form_is_not_continued(
     monkeypatch.setattr(torch, "load", damaged)
     seen: list[int] = []
     run(problem(**ADAMW, callback=lambda step, rows: seen.append(step)))
-    assert "optimizer.schedule.eta_min is str, and the job's int" in capsys.readouterr().err
+    assert "optimizer.schedule.eta_min is str, and the job's float" in capsys.readouterr().err
     assert seen[0] == 0
 
 
