@@ -41,10 +41,7 @@ from tests.test_runner import composed
 
 EPOCHS = 1000  # of LibMOON's runs
 PREFERENCES = 10
-# seconds of LibMOON itself for 10 preferences x 1000 epochs on its VLMOP2, measured by others on a machine of
-# this kind; quoted for orientation, not measured here
-LIBMOON = {"ls": 2.19, "tch": 2.22, "stch": 2.32, "mgda": 2.70, "pmtl": 5.18, "epo": 37.2}
-AIM_JOB = {"ls": 20.0, "tch": 20.0, "stch": 20.0, "mgda": 20.0, "pmtl": 20.0, "epo": 100.0}
+JOBS = ("ls", "tch", "stch", "mgda", "pmtl", "epo")
 
 
 def cpu(work: Callable[[], object], at_least: float) -> Work:
@@ -194,7 +191,6 @@ class WholeJob:
     command: float
     loop: Sample
     style: Sample
-    aim: float
 
 
 def _trajectory(problem: Any, algorithm: Algorithm, R: int, steps: int) -> Work:
@@ -274,7 +270,7 @@ def whole_jobs(
             cases = {"warm": _warm(name, root), "loop": _loop(name), "style": _style(name, epochs)}
             samples = alternate(cases, rounds)
             started = _whole_command(name, root, min(rounds, 3))
-            out[name] = WholeJob(samples["warm"], started, samples["loop"], samples["style"], AIM_JOB[name])
+            out[name] = WholeJob(samples["warm"], started, samples["loop"], samples["style"])
             told = ", ".join(f"{key} {s.least:.3f}" for key, s in samples.items())
             say(f"whole job {name}, s: {told}, from its command {started:.2f}")
     return out
@@ -410,7 +406,7 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Peers:
     torch.set_num_threads(1)
     sizes = SIZES[:2] if quick else SIZES
     found = aggregations(sizes, rounds, 0.001 if quick else 0.05, say)
-    jobs = whole_jobs(["ls"] if quick else list(LIBMOON), min(rounds, 4), 2 if quick else 50, say)
+    jobs = whole_jobs(["ls"] if quick else list(JOBS), min(rounds, 4), 2 if quick else 50, say)
     steps = single_steps(2 if quick else 100, rounds, quick, say)
     return Peers(found, jobs, steps, laws(quick, say))
 
@@ -431,10 +427,6 @@ def asked(found: Peers) -> list[tuple[str, float, float]]:
             ratio = line.seconds[ours].least / (share * line.seconds[against].least)
             what = f"{ours} at R = {line.R}, M = {line.M}, n = {line.n:,}"
             lines.append((f"{what}: at most {share:.2g} times {against}", ratio, share))
-    for name, job in found.jobs.items():
-        ratio = job.aim * job.warm.least / LIBMOON[name]
-        what = f"whole job of {name}, {PREFERENCES} preferences x {EPOCHS} epochs"
-        lines.append((f"{what}: {job.aim:g} times as fast as LibMOON (quoted)", ratio, job.aim))
     return sorted(lines, key=lambda line: -line[1])
 
 
@@ -457,8 +449,6 @@ def markdown(
             number(1e3 * job.command),
             number(1e3 * job.style.least),
             f"{number(job.style.least / job.warm.least)}x",
-            number(1e3 * LIBMOON[name]),
-            f"{number(LIBMOON[name] / job.warm.least)}x",
         ]
         for name, job in found.jobs.items()
     ]
@@ -482,11 +472,10 @@ def markdown(
         f"{PREFERENCES} preferences x {EPOCHS} epochs on VLMOP2, CPU milliseconds: the loop without "
         "recording, the whole job in a process that runs already (configuration, loop, rows, certificate, "
         "provenance), and the whole command from its start. *Style* is our loop in LibMOON's manner (one "
-        "preference after the other, one backward per objective), extrapolated from a few epochs; *quoted* "
-        "is LibMOON itself, measured once by others on a machine of this kind: no publication has these "
-        "numbers, and the aims against them are for orientation.",
+        "preference after the other, one backward per objective), extrapolated from a few epochs; "
+        "`python -m benchmarks.libmoon` measures LibMOON itself where somebody has it.",
         table(
-            ["method", "loop", "job", "command", "style", "style / job", "quoted", "quoted / job"],
+            ["method", "loop", "job", "command", "style", "style / job"],
             jobs,
         ),
     ]
@@ -516,7 +505,6 @@ def as_json(found: Peers) -> dict[str, Any]:
                 "warm": job.warm.least,
                 "command": job.command,
                 "style": job.style.least,
-                "libmoon_quoted": LIBMOON[name],
             }
             for name, job in found.jobs.items()
         },

@@ -34,9 +34,7 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Aim:
-    """`factor` times faster than `quoted` ms per iteration (of one run, or of all 10 preferences for
-    LibMOON).
-    """
+    """`factor` times faster than `quoted` ms per iteration of one run."""
 
     line: str
     R: int
@@ -52,10 +50,6 @@ AIMS = (
         for R, factor in ((4, 20), (100, 300))
     ),
     Aim("ferero_pgd", 100, 15, 2.1, "authors' code"),
-    Aim("epo", 10, 80, 50.9, "LibMOON"),
-    Aim("mgda", 10, 15, 4.2, "LibMOON"),
-    Aim("pmtl", 10, 15, 7.4, "LibMOON"),
-    Aim("tch", 10, 30, 4.5, "LibMOON"),
 )
 
 
@@ -67,7 +61,7 @@ def judge(lines: dict[str, Line]) -> list[dict[str, Any]]:
         if line is None or line.authors is None or aim.R not in line.batch:
             continue
         batch = line.batch[aim.R]
-        quoted_batch = aim.quoted * (1 if aim.whose == "LibMOON" else aim.R)
+        quoted_batch = aim.quoted * aim.R
         measured = aim.R * line.authors.over(batch)
         quoted = quoted_batch / (1e3 * batch.least)
         out.append(
@@ -206,7 +200,7 @@ def markdown(
         "run at a time: automatic differentiation with one backward pass per objective, and the subproblem "
         "in its published form (EPO: CVXPY with HiGHS; FERERO: up to 250 cold projected gradient steps in "
         "NumPy; PMTL: Frank-Wolfe). They are measured in the same session. *Quoted* refers to the authors' "
-        "own code and LibMOON on another, comparable 2-core machine; these times are for orientation and "
+        "own code on another, comparable 2-core machine; these times are for orientation and "
         "were not measured here. Times are ms per iteration of all R runs.",
         table(
             [
