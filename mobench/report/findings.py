@@ -99,12 +99,12 @@ def page(site: Site, found: list[Finding]) -> str:
 
 
 def _records(site: Site) -> dict[tuple[str, str], Evidence]:
-    """Returns by artifact and id the best record of each claim, and one of each check."""
+    """Returns by artifact and id the best record of each claim and check."""
     out: dict[tuple[str, str], Evidence] = {}
     for entry in site.everything:
         for number, claim in enumerate(entry.claims, 1):
             out.setdefault((entry.id, claim.id), Evidence(entry, number, claim))
-    return out | {(e.entry.id, e.claim.id): e for e in site.best}
+    return out | {(e.entry.id, e.claim.id): e for e in (*site.best, *site.checks)}
 
 
 def _line(evidence: Evidence) -> str:
