@@ -267,6 +267,23 @@ def test_named_seeds() -> None:
     assert not np.array_equal(a, generator(1, use="x").standard_normal(3))
 
 
+class Startless(Problem):
+    """f = x in one variable."""
+
+    n_objectives = dim = 1
+
+    def values(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        return x
+
+
+def test_a_problem_without_a_start_of_its_own_starts_anywhere_in_the_cube() -> None:
+    """Uniform in [-1, 1], as `mobench.objectives` says of its default."""
+    x = Startless().initial(runs_of(Startless(), 1, 2000))
+    assert stats.kstest(x.flatten().numpy(), "uniform", args=(-1, 2)).pvalue > 1e-3
+    assert -1 <= x.min() < -0.99
+    assert 0.99 < x.max() <= 1
+
+
 def test_negative_and_large_seeds_make_runs() -> None:
     runs = Runs.product(spread(2, 2), [-7, 0, 2**62])
     x = VLMOP.initial(runs)

@@ -46,6 +46,24 @@ def test_the_file_builds_what_it_names(method: str) -> None:
 
 
 @every_name
+def test_defaults_are_those_of_a_file(method: str) -> None:
+    """A method made in Python has the settings of its file, or of another file of its class, but for the step
+    size. Fields that came later have what kept jobs had.
+    """
+    cls = cases.class_of("algorithm", method)
+    files = [
+        cases.node("algorithm", name)
+        for name in ALGORITHMS
+        if issubclass(cls, cases.class_of("algorithm", name))
+    ]
+    for field in dataclasses.fields(cls):
+        listed = field.name in cases.node("algorithm", method)
+        if listed and field.name not in {"step_size", "outputs", *cls.added_fields}:
+            said = [file[field.name] for file in files if field.name in file]
+            assert field.default in said, f"{field.name}={field.default} of {cls.__name__}, files: {said}"
+
+
+@every_name
 def test_every_field_is_documented(method: str) -> None:
     missing = cases.undocumented(cases.class_of("algorithm", method))
     assert not missing, f"the docstring of the class does not name {', '.join(missing)}"
