@@ -120,10 +120,9 @@ def main() -> None:
         os.environ |= {"OMP_NUM_THREADS": "1", "MOBENCH_OUTPUTS": folder}
         with subprocess.Popen(
             line,
-            env=os.environ | {"PYTHONPATH": paths},
+            env=os.environ | {"PYTHONPATH": paths, "TQDM_DISABLE": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # its bars of progress
             text=True,
         ) as other:
             assert other.stdin is not None
@@ -134,7 +133,9 @@ def main() -> None:
                 turns: list[list[Any]] = []
                 for seed in range(chosen.rounds):
                     print(json.dumps([method, seed]), file=other.stdin, flush=True)
-                    theirs = json.loads(other.stdout.readline())
+                    if not (answer := other.stdout.readline()):
+                        sys.exit(f"LibMOON's process ended (its error stands above): {chosen.folder}")
+                    theirs = json.loads(answer)
                     turns.append([theirs, *(job(method, seed, chosen.steps, own) for own in (True, False))])
                 print(line_of(method, turns), flush=True)
             other.stdin.close()

@@ -98,7 +98,7 @@ def test_too_many_preferences_are_refused_before_one_is_made(mobench: Run) -> No
 
 
 def in_threads(work: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
-    """What `work` returns for each argument, or the error that it raises, of threads that begin together."""
+    """Returns the result of `work` for each argument, or its error, from threads that begin together."""
     start = threading.Barrier(len(arguments))
 
     def one(argument: Any) -> Any:

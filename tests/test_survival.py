@@ -228,7 +228,7 @@ UNFIT: dict[str, tuple[Change, str]] = {
 
 
 def test_a_checkpoint_has_the_form_of_its_job(halfway: dict[str, Path]) -> None:
-    """What another version of the code would find different is what the state has."""
+    """The form names dtype and shape of each value of the state, which another version may have changed."""
     form = store._unpacked(halfway["job"] / "checkpoint.pt")["form"]
     assert form["theta"] == "float64 of shape (4, 20)"
     assert form["alive"] == "bool of shape (4,)"

@@ -1,5 +1,6 @@
-"""What a checkpoint must be for a job to continue from it: this job's, of this format, and of a state of the
-form that the job's state has.
+"""Decides whether a job can continue from a checkpoint.
+
+It can if the checkpoint is this job's, of this format, and of a state of the form that the job's state has.
 
 The form is that of the state before the first step: its names at every level, types and shapes of tensors. A
 checkpoint carries the form that its job had, so another version of a method, whose state is another one, is

@@ -120,6 +120,52 @@ class Recorder:
         return pd.concat(frames, ignore_index=True)
 
 
+class Growing:
+    """The table of `Recorder.frame` while steps are added: a new step costs its own rows, not those of all
+    steps before it.
+
+    Args:
+        recorder: of which `frame` shows all steps that it has by then.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._steps = 0  # of the recorder that are in the table
+        self._rows = 0
+        self._columns: dict[str, np.ndarray] = {}
+        self._table = pd.DataFrame()
+
+    def frame(self, job: Job) -> pd.DataFrame:
+        """The result of `Recorder.frame`; its numbers are those of this object, to be read only."""
+        if self._steps < len(self._recorder.steps):
+            self._append(self._recorder.since(self._steps).frame(job))
+            self._steps = len(self._recorder.steps)
+        return self._table.iloc[: self._rows]
+
+    def _append(self, new: pd.DataFrame) -> None:
+        ends = self._rows + len(new)
+        if ends > len(self._table):
+            self._grow(new, 2 * ends)  # room for as many again: a number is copied twice on average
+        for name, column in self._columns.items():
+            column[self._rows : ends] = new[name]
+        self._rows = ends
+
+    def _grow(self, new: pd.DataFrame, room: int) -> None:
+        shown: dict[str, Any] = {}
+        for name, values in new.items():
+            if not pd.api.types.is_numeric_dtype(values):  # the output rule, which is the same in all rows
+                shown[str(name)] = pd.Series(values.iloc[0], index=range(room), dtype=values.dtype)
+                continue
+            larger = np.zeros(room, dtype=values.to_numpy().dtype)
+            if str(name) in self._columns:
+                larger[: self._rows] = self._columns[str(name)][: self._rows]
+            self._columns[str(name)] = larger
+            seen = larger.view()
+            seen.flags.writeable = False
+            shown[str(name)] = pd.Series(seen, copy=False)
+        self._table = pd.DataFrame(shown, copy=False)
+
+
 def columns(
     job: Job,
     theta: Tensor,

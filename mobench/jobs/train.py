@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
@@ -32,7 +31,7 @@ from mobench.errors import CompatibilityError, ConfigError, Interrupted
 from mobench.jobs import checkpoints
 from mobench.jobs.alike import Alike, alike
 from mobench.jobs.job import Job
-from mobench.jobs.record import Recorder, columns, weighed
+from mobench.jobs.record import Growing, Recorder, columns, weighed
 from mobench.jobs.rehearsal import rehearse
 from mobench.jobs.steps import Steps
 from mobench.jobs.store import JobFolder
@@ -112,10 +111,11 @@ class Training:
     keeping: Keeping | None = field(init=False)
     stepper: Stepper | None = field(init=False)  # of the user's own optimizer
     alike: Alike | None = field(init=False)  # runs that stand for all, where some are equal
-    shown: pd.DataFrame | None = None  # the history as a stop rule sees it
+    shown: Growing = field(init=False)  # the history as a stop rule sees it
 
     def __post_init__(self) -> None:
         self.laps = gpu.Laps(self.job.device)
+        self.shown = Growing(self.recorder)
         self.watched = None
         problem = self.job.problem
         # asked once: a protocol is slow
@@ -247,10 +247,7 @@ class Training:
             problem.callback(t, self.recorder.last(self.job))
         if problem.stop is None or t == self.job.steps:
             return
-        seen = 0 if self.shown is None else self.shown["step"].nunique()
-        parts = [self.shown, self.recorder.since(seen).frame(self.job)]
-        self.shown = pd.concat([part for part in parts if part is not None], ignore_index=True)
-        found = np.asarray(problem.stop(self.shown.copy()))
+        found = np.asarray(problem.stop(self.shown.frame(self.job)))
         if found.shape != (len(self.job.runs),) or found.dtype != bool:
             raise ConfigError(
                 f"stop returned {found.dtype} of shape {found.shape}; expected {len(self.job.runs)} "
