@@ -11,7 +11,7 @@ import torch
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AllOf, AtMost, Graded, Share, Within
-from mobench.artifacts.panels import curve, dress, grid, legend_below, level
+from mobench.artifacts.panels import curve, dress, legend_below, level
 from mobench.artifacts.statistics import Mean, seed_columns, std
 from mobench.problems import ConstrainedGaussian
 
@@ -106,7 +106,7 @@ def judge_weak_pareto(a: Artifact, convex: ConstrainedGaussian, x_best: float) -
 
 def draw(a: Artifact, shown: Mapping[str, Curves], ends: Mapping[str, float]) -> None:
     """x with the exact minimisers (dotted), and violation, of all settings."""
-    fig, ((left, right),) = grid(1, 2, size=3.0)
+    fig, ((left, right),) = st.panels(1, 2, size=3.0)
     penalties = iter((st.ORANGE, st.SKY, st.BLUE))
     for name, c in shown.items():
         colour = st.look("csmoo1").colour if name == "CSMOO-1" else next(penalties)

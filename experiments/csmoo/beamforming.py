@@ -32,7 +32,7 @@ from mobench.artifacts.checks import (
     Share,
     Within,
 )  # fmt: skip
-from mobench.artifacts.panels import Band, curve, dress, grid, legend_below, level
+from mobench.artifacts.panels import Band, curve, dress, legend_below, level
 from mobench.artifacts.rows import AtPreference
 from mobench.artifacts.statistics import Mean, seed_columns, std
 from mobench.jobs.store import columns
@@ -225,7 +225,7 @@ def covered(shown: Mapping[str, Curves]) -> str:
 
 def draw_curves(a: Artifact, shown: Mapping[str, Curves], best: Reference) -> None:
     """Tchebycheff value, violation and power against t, and the table of final values."""
-    fig, ((value, violation, power),) = grid(1, 3, figsize=(7.0, 2.9))
+    fig, ((value, violation, power),) = st.panels(1, 3, figsize=(7.0, 2.9))
     for ax, column in ((value, "tchebycheff"), (violation, "violation"), (power, "power")):
         draw_lines(ax, shown, column, windows=column == "violation")
     level(value, best.V, "exact optimum (SLSQP)")
@@ -378,7 +378,7 @@ def rates(a: Artifact) -> None:
     lam1 = RATES[a.name]
     shown = compared(a, lam1)
     best = reference(lam1, ideal_of(a.jobs["csmoo2"]))
-    fig, axes = grid(1, 2, figsize=(7.0, 2.9))
+    fig, axes = st.panels(1, 2, figsize=(7.0, 2.9))
     for user, ax in enumerate(axes[0], 1):
         draw_lines(ax, shown, f"f_{user}", -1.0)
         level(ax, best.rates[user - 1], "at the exact optimum of V")
@@ -543,7 +543,7 @@ def fig5(a: Artifact) -> None:
 
 def draw_rates(a: Artifact, lams: list[float], points: Mapping[str, np.ndarray], lines: pd.DataFrame) -> None:
     """The rates of both users at all preferences, and V against the best baseline's in all instances."""
-    fig, ((left, right),) = grid(1, 2, size=3.5)
+    fig, ((left, right),) = st.panels(1, 2, size=3.5)
     for key, xy in points.items():
         left.plot(*xy.T, marker=st.look(key).marker, ms=4, lw=0.9, color=COLOURS[key], label=METHODS[key])
     for lam1, xy in zip(lams, points["csmoo2"], strict=True):

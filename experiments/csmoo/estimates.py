@@ -12,7 +12,7 @@ import pandas as pd
 from mobench.artifacts import Artifact, JobRows, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AllOf, AtMost, Several, Share
-from mobench.artifacts.panels import curve, dress, grid, legend_below
+from mobench.artifacts.panels import curve, dress, legend_below
 from mobench.artifacts.statistics import Mean, log_slope, percent
 
 from .beamforming import at, ideal_of, lambdas, reference
@@ -54,7 +54,7 @@ def slope(errors: pd.Series) -> float:
 @artifact("csmoo/rate")
 def rate(a: Artifact) -> None:
     """Mean squared errors of the estimates under the schedule of Theorem 1."""
-    fig, axes = grid(1, 2, size=3.2)
+    fig, axes = st.panels(1, 2, size=3.2)
     found: dict[str, dict[str, float]] = {}
     for ax, (kind, what) in zip(axes[0], (("value", "values"), ("row", "gradients")), strict=True):
         errors = {label: mean_square(a.jobs[key], kind) for key, label in RATES.items()}
@@ -108,7 +108,7 @@ def blocks(a: Artifact) -> None:
     """Beamforming with one of four blocks of gradients refreshed a step."""
     z = ideal_of(a.jobs["full"])
     best = {lam1: reference(lam1, z) for lam1 in lambdas(a.jobs["cyclic"])}
-    fig, axes = grid(1, len(best), size=2.9)
+    fig, axes = st.panels(1, len(best), size=2.9)
     left: dict[str, list[np.ndarray]] = {key: [] for key in BLOCKS}
     falling: dict[str, list[np.ndarray]] = {key: [] for key in BLOCKS}
     lines = []

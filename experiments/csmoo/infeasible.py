@@ -12,7 +12,7 @@ import pandas as pd
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AllOf, AtMost, Share, Smallest, SurelyBelow
-from mobench.artifacts.panels import curve, dress, grid
+from mobench.artifacts.panels import curve, dress
 from mobench.artifacts.rows import preferences_of
 from mobench.artifacts.statistics import Mean, seed_columns
 
@@ -84,7 +84,7 @@ def infeasible(a: Artifact) -> None:
     """The three variants over 100 seeds from two starts, so that surrogates are infeasible in many runs."""
     starts = {x0: Variants.of(a, prefix) for prefix, x0 in STARTS.items()}
     near = starts[1.0]
-    fig, axes = grid(1, 3, size=2.9)
+    fig, axes = st.panels(1, 3, size=2.9)
     for ax, (x0, runs) in zip(axes[0], starts.items(), strict=False):
         for key, dash in zip(METHODS, ("-", (0, (5, 3)), "-"), strict=True):
             steps = runs.each()[0][2].steps

@@ -13,7 +13,7 @@ import torch
 from mobench.artifacts import Artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AllOf, AtLeast, Check, Graded, Share, Within
-from mobench.artifacts.panels import Band, curve, dress, grid, legend_below, level
+from mobench.artifacts.panels import Band, curve, dress, legend_below, level
 from mobench.artifacts.rows import AtPreference
 from mobench.artifacts.statistics import Mean, percent, seed_columns, std
 from mobench.problems import ConstrainedGaussian
@@ -129,7 +129,7 @@ def draw_curves(a: Artifact, shown: Mapping[str, Curves], own: str = "") -> None
     The figure's own method is in front with its 10 to 90 % band; without one, all have the range of their
     seeds.
     """
-    fig, axes = grid(1, 3, figsize=(7.0, 2.8))
+    fig, axes = st.panels(1, 3, figsize=(7.0, 2.8))
     main = shown[own or "basic"]
     for k, key in enumerate((own, *(k for k in shown if k != own)) if own else shown):
         c = shown[key]

@@ -7,7 +7,7 @@ import numpy as np
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Graded, Judged, graded
-from mobench.artifacts.panels import dress, grid, legend_below
+from mobench.artifacts.panels import dress, legend_below
 from mobench.artifacts.rows import RunCount
 from mobench.artifacts.statistics import Mean
 
@@ -60,7 +60,7 @@ def starts(a: Artifact) -> None:
 
 def draw(a: Artifact, since: dict[float, dict[float, Mean]]) -> None:
     """Steps against x_0, with intervals, and what is printed for beta = 0."""
-    fig, ((ax,),) = grid(1, 1, figsize=(4.6, 3.2))
+    fig, ((ax,),) = st.panels(1, 1, figsize=(4.6, 3.2))
     ax.axhspan(*LASTS, color=LOOKS[0.0][0], alpha=0.12, lw=0, label=r"printed for $\beta = 0$")
     ax.axhspan(0, ALMOST_AT_ONCE, color=LOOKS[5.0][0], alpha=0.12, lw=0, label="almost at once")
     for shift, (b, (colour, marker)) in zip((-0.06, 0.0, 0.06), LOOKS.items(), strict=True):

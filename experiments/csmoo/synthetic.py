@@ -21,7 +21,7 @@ from mobench.artifacts.checks import (
     SurelyAbove,
     Within,
 )  # fmt: skip
-from mobench.artifacts.panels import curve, dress, grid, level
+from mobench.artifacts.panels import curve, dress, level
 from mobench.artifacts.published import published
 from mobench.artifacts.rows import preferences_of
 from mobench.artifacts.statistics import Mean, std
@@ -162,7 +162,7 @@ def fig1(a: Artifact) -> None:
     lams = preferences_of(a.jobs["basic"])[:21]
     sets = {key: [Curves(a.jobs[key], lam) for lam in lams] for key in METHODS}
     basic = sets["basic"]
-    fig, ((left, right),) = grid(1, 2, size=3.3)
+    fig, ((left, right),) = st.panels(1, 2, size=3.3)
     st.draw_front(left, basic[0].problem.front(400).numpy(), "analytic front")
     ends = basic[0].job.final
     first = ends[
@@ -246,7 +246,7 @@ def fig33(a: Artifact) -> None:
 
 def draw_ablation(a: Artifact, betas: Mapping[float, Curves], others: Mapping[str, Curves]) -> None:
     """Final values, feasible ratios and violations by beta; x of one seed by schedule."""
-    fig, ((values, ratios), (violations, paths)) = grid(2, 2, figsize=(7.0, 5.0))
+    fig, ((values, ratios), (violations, paths)) = st.panels(2, 2, figsize=(7.0, 5.0))
     where = np.arange(len(betas))
     for i, c in enumerate(betas.values()):
         low, high = np.quantile(c.V_end, [0.1, 0.9])

@@ -12,7 +12,7 @@ from scipy import stats
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Above, AtMost, Judged, Share
-from mobench.artifacts.panels import dress, grid, legend_below
+from mobench.artifacts.panels import dress, legend_below
 from mobench.artifacts.rows import RunCount
 from mobench.artifacts.statistics import Mean, wilson
 from mobench.jobs.store import columns
@@ -90,7 +90,7 @@ def starts_three(a: Artifact) -> None:
         met.setdefault(start, {})[METHODS[name.partition("_p")[0]]] = rows["infeasible_steps"].to_numpy() > 0
         counts[start] = counts.get(start, RunCount(0, 0)) + job.runs
     met = dict(sorted(met.items()))
-    fig, ((ax,),) = grid(1, 1, figsize=(4.6, 2.8))
+    fig, ((ax,),) = st.panels(1, 1, figsize=(4.6, 2.8))
     for (key, name), size in zip(METHODS.items(), (11.0, 7.0, 3.5), strict=True):  # some coincide
         shares = [found[name].mean() for found in met.values()]
         ax.plot(list(met), shares, "o-", ms=size, mfc="none", color=COLOURS[key], label=name)

@@ -17,6 +17,7 @@ from .images import (
     COLOURS,
     MEASURES,
     METHODS,
+    NAMED,
     NOTHING,
     RAYS,
     STEP_SIZE_NOTE,
@@ -26,6 +27,8 @@ from .images import (
     draw_points,
     draw_published,
     dress_points,
+    in_order,
+    named,
     panels,
     pictures_of,
     points_of,
@@ -35,7 +38,6 @@ from .images import (
 )  # fmt: skip
 
 MARKERS = {m: st.look(m).marker for m in METHODS}
-NAMED = tuple(f"{degrees:g}°" for degrees in ANGLES)
 GIVEN = ("data set", "measure", "method", "preference", "published task 1", "published task 2")
 SEEN = "Stated after the first runs at laptop scale had been seen, which are therefore no evidence."
 
@@ -187,20 +189,13 @@ def judge_published(a: Artifact, panel: Panel) -> None:
     )
 
 
-def named(values: np.ndarray) -> dict[str, float]:
-    return dict(zip(NAMED, finite_mean(values, 1), strict=True))
-
-
 def judge_order(a: Artifact, panel: Panel) -> None:
     if "ferero" not in panel.jobs:
         return
     points = points_of(panel.jobs["ferero"], "loss")
-    of = "FERERO's mean test loss of task"
-    fall = Ordered(named(points[..., 0]), falling=True, of=f"{of} 1", digits=".3f")
-    rise = Ordered(named(points[..., 1]), of=f"{of} 2", digits=".3f")
     a.claim(
         "{key}-ordered",
-        AllOf(fall, rise).because("in task 1 and in task 2"),
+        in_order(points, "FERERO's mean test loss of task").because("in task 1 and in task 2"),
         reason=diverged(panel) or STEP_SIZE_NOTE,
         interval=widest(points),
         rests_on=panel.of("ferero"),

@@ -16,7 +16,7 @@ import numpy as np
 
 from mobench.artifacts import Artifact, JobRows, artifact
 from mobench.artifacts import style as st
-from mobench.artifacts.checks import AllOf, AtMost, Count, Equal, Several
+from mobench.artifacts.checks import AllOf, AtMost, Count, Equal, Ordered, Several
 from mobench.artifacts.published import published
 from mobench.artifacts.statistics import Mean, finite_mean
 from mobench.problems import MultiMNIST
@@ -30,6 +30,7 @@ PICTURES = {  # as jobs name them, before they say where the items lie
 METHODS = {"ls": "LS", "pmtl": "PMTL", "epo": "EPO", "ferero": "FERERO"}
 RAYS = {"orange ray 22.5 deg": 22.5, "green ray 45 deg": 45.0, "red ray 67.5 deg": 67.5}
 ANGLES = tuple(RAYS.values())
+NAMED = tuple(f"{degrees:g}°" for degrees in ANGLES)
 COLOURS = tuple(st.preference(degrees) for degrees in ANGLES)
 MEASURES = ("loss", "accuracy")
 FEW = "no interval from fewer than three"
@@ -190,6 +191,19 @@ def at_published(points: Mapping[str, np.ndarray], name: str) -> Several:
     of = "largest difference of a coordinate of the mean over seeds"
     near = AtMost(gap, {"loss": 0.06, "accuracy": 0.025}, of=of, digits=".3f", partial=True)
     return AllOf(near, Count(there, what="points have a finished run"))
+
+
+def named(values: np.ndarray) -> dict[str, float]:
+    """Returns the means over seeds of values (preferences, seeds) by preference."""
+    return dict(zip(NAMED, finite_mean(values, 1), strict=True))
+
+
+def in_order(losses: np.ndarray, of: str) -> Several:
+    """Asks that losses (preferences, seeds, 2) are ordered as their preferences: the first falls, the second
+    rises.
+    """
+    fall = Ordered(named(losses[..., 0]), falling=True, of=f"{of} 1", digits=".3f")
+    return AllOf(fall, Ordered(named(losses[..., 1]), of=f"{of} 2", digits=".3f"))
 
 
 def titled(a: Artifact, key: str, job: JobRows) -> str:

@@ -19,7 +19,6 @@ import pandas as pd
 from mobench.artifacts import Artifact, JobRows, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AllOf, AtMost, Check, Equal, Graded, Largest, Within
-from mobench.artifacts.panels import grid
 from mobench.artifacts.published import published
 from mobench.data.multi import FIRST, SECOND, SHIFT
 from mobench.system.files import read_csv
@@ -72,7 +71,7 @@ def positions(a: Artifact) -> None:
     """Losses of the authors' networks by position, and below them curves of networks that we trained."""
     rows = read_csv(table(), comment="#")
     curves = {key: jobs for key in SETS if (jobs := recorded(a, key))}
-    fig, axes = grid(2 if curves else 1, len(SETS), figsize=(9.0, 5.6 if curves else 3.1))
+    fig, axes = st.panels(2 if curves else 1, len(SETS), figsize=(9.0, 5.6 if curves else 3.1))
     for ax, key in zip(axes[0], SETS, strict=True):
         found = losses(rows, key, *EVERYWHERE[key])["loss"].unstack("b").to_numpy()
         ax.imshow(found, cmap="viridis_r", norm="log", vmin=0.15, vmax=5.0, origin="lower")

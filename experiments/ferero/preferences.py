@@ -12,7 +12,6 @@ from mobench.algorithms.ferero_geometry import cone_from_rays
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Above, AllOf, AtLeast, Below
-from mobench.artifacts.panels import grid
 from mobench.artifacts.vlmop2 import COLOURS, front, key_of_paths
 from mobench.core.preferences import from_rays_deg, ray
 from mobench.problems import VLMOP2
@@ -29,7 +28,7 @@ LINE = np.array(
 @artifact("ferero/fig1")
 def fig1(a: Artifact) -> None:
     """Absolute preferences: thresholds f_2 <= eps, and rays."""
-    fig, ((left, right),) = grid(1, 2)
+    fig, ((left, right),) = st.panels(1, 2)
     residual = max(draw_thresholds(left), draw_rays(right))
     st.caption(fig, "Black: the Pareto front of VLMOP2. Dots: its points that satisfy a dashed preference.")
     a.figure(fig)
@@ -83,7 +82,7 @@ def draw_rays(ax: Any) -> float:
 def fig2(a: Artifact) -> None:
     """The set F_0 - C_A that improves on F_0, for the Pareto cone and for a wider one."""
     wide = cone_from_rays(torch.tensor([[2.0, -1.0], [-1.0, 2.0]], dtype=torch.float64)).numpy()
-    fig, ((left, right),) = grid(1, 2)
+    fig, ((left, right),) = st.panels(1, 2)
     part = draw_cone(left, np.eye(2), "(a) $A = I$")
     whole = draw_cone(right, wide, "(b) $A = [2, 1; 1, 2]/\\sqrt{5}$")
     left.legend(loc="lower left")
@@ -124,7 +123,7 @@ def fig7(a: Artifact) -> None:
     """Scaling objective 2 leaves the path in objective space where it was."""
     one = a.jobs["scale_1"].paths()[0]
     two = a.jobs["scale_2"].paths()[0]
-    fig, ((left, right),) = grid(1, 2, size=3.0)
+    fig, ((left, right),) = st.panels(1, 2, size=3.0)
     for ax, path, s in ((left, one, 1.0), (right, two, 2.0)):
         st.objective_axes(ax, labels=("$f_1$", f"${'' if s == 1 else int(s)}f_2$"))
         ax.set_ylim(-0.1 * s, 1.15 * s)

@@ -15,7 +15,7 @@ import pandas as pd
 from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Check, SurelyBelow
-from mobench.artifacts.panels import dress, grid
+from mobench.artifacts.panels import dress
 from mobench.artifacts.rows import need_points
 from mobench.artifacts.statistics import Mean, log_slope
 
@@ -156,7 +156,7 @@ def line(
 
 def draw(a: Artifact, steady: Mapping[str, pd.DataFrame], horizons: Mapping[str, pd.DataFrame]) -> None:
     """Draws mean merits in logarithms, beside the rates that the theorems promise."""
-    fig, ((left, middle, right),) = grid(1, 3, figsize=(7.0, 2.8))
+    fig, ((left, middle, right),) = st.panels(1, 3, figsize=(7.0, 2.8))
     for (name, table), color in zip(steady.items(), (st.BLACK, st.BLUE, st.ORANGE), strict=True):
         label = f"{STEADY[name]}: {slopes(late(table)).mean:.2f}"
         left.plot(table.index, table.mean(axis=1), color=color, label=label)

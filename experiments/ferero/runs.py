@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from mobench.artifacts import Artifact, JobRows, RunCount
+from mobench.artifacts import style as st
 from mobench.artifacts.checks import Check, Comparison, Judged, Share
-from mobench.artifacts.panels import grid
 from mobench.artifacts.statistics import percent
 from mobench.artifacts.vlmop2 import front, key_of_paths, trajectories
 from mobench.core import Context, Free, Spec, TablePoint, Weighting
@@ -195,7 +195,7 @@ def draw_paths(a: Artifact, titles: Mapping[str, str], /, **options: Mapping[str
     `options` has those of `trajectories` for some of the jobs.
     """
     rows = len(titles) // 3
-    fig, axes = grid(rows, 3, figsize=(7.0, 2.3 * rows + 0.5), sharex=True, sharey=True)
+    fig, axes = st.panels(rows, 3, figsize=(7.0, 2.3 * rows + 0.5), sharex=True, sharey=True)
     for ax, (key, title) in zip(axes.flat, titles.items(), strict=True):
         trajectories(ax, a.jobs[key], title, **options.get(key, {}))
     for ax in axes.flat:

@@ -15,7 +15,6 @@ import numpy as np
 
 from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
-from mobench.artifacts.checks import AllOf, Ordered
 from mobench.artifacts.statistics import finite_mean
 
 from .images import (
@@ -29,13 +28,13 @@ from .images import (
     draw_points,
     draw_published,
     dress_points,
+    in_order,
     on_papers_pictures,
     pictures_of,
     points_of,
     titled,
 )  # fmt: skip
 
-NAMED = tuple(f"{degrees:g}°" for degrees in ANGLES)
 VARIANTS = {  # name of a job, label and marker
     "printed": ("Algorithm 3, printed gamma", "o"),
     "tenth": ("Algorithm 3, gamma / 10", "s"),
@@ -67,14 +66,7 @@ def full_length(a: Artifact) -> None:
                 there = on_papers_pictures(a, key, job)
                 decided = f"The length and the pictures are not those of Figure 5. Decided by: {a.decides}."
                 a.check(same, at_published(points, SETS[key]).provided(there, decided), **words)
-                falls, rises = (
-                    dict(zip(NAMED, finite_mean(ends(job)[..., m], 1), strict=True)) for m in (0, 1)
-                )
-                of = "mean test loss of task"
-                order = AllOf(
-                    Ordered(falls, falling=True, of=f"{of} 1", digits=".3f"),
-                    Ordered(rises, of=f"{of} 2", digits=".3f"),
-                )
+                order = in_order(ends(job), "mean test loss of task")
                 a.check(ordered, order.provided(there, decided), **words)
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AtMost, Below, Check, Graded, Judged, Smallest
-from mobench.artifacts.panels import dress, grid, legend_below
+from mobench.artifacts.panels import dress, legend_below
 from mobench.artifacts.radar import draw_polygon, polygon_area, radar_axes
 from mobench.artifacts.rows import JobRows, RunCount
 from mobench.artifacts.statistics import Mean
@@ -184,7 +184,7 @@ def followed(h: pd.DataFrame, population: bool) -> pd.DataFrame:
 def fig1a(a: Artifact) -> None:
     """Mean test loss over the attributes against training time."""
     note_faces(a)
-    fig, ((ax,),) = grid(1, 1, figsize=(4.6, 3.0))
+    fig, ((ax,),) = st.panels(1, 1, figsize=(4.6, 3.0))
     ends = {}
     for m in METHODS:
         job = a.jobs[m]
@@ -225,7 +225,7 @@ def fig1a(a: Artifact) -> None:
 def fig1b(a: Artifact) -> None:
     """Test error of each of eight attributes."""
     note_faces(a)
-    fig, ((ax,),) = grid(1, 1, figsize=(6.4, 2.8))
+    fig, ((ax,),) = st.panels(1, 1, figsize=(6.4, 2.8))
     names = numbered(a.jobs["mlm_cmoo"].final, "test_error")[:8]
     for k, m in enumerate(METHODS):
         part = taken(a.jobs[m])[names].to_numpy()

@@ -11,7 +11,7 @@ import pandas as pd
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AtMost, Below
-from mobench.artifacts.panels import curve, dress, grid, level
+from mobench.artifacts.panels import curve, dress, level
 from mobench.artifacts.rows import JobRows, RunCount, need_points
 from mobench.artifacts.statistics import log_slope
 
@@ -83,7 +83,7 @@ def draw(a: Artifact, job: JobRows) -> dict[str, dict[float, float]]:
     """Draws both errors of the slowest instance for each p; returns the slopes of these lines."""
     done = job.final[job.final["status"] == "done"]
     h = job.history[job.history["run"].isin(done["run"]) & (job.history["step"] > 0)]
-    fig, axes = grid(1, 3, figsize=(7.0, 2.9))
+    fig, axes = st.panels(1, 3, figsize=(7.0, 2.9))
     found: dict[str, dict[float, float]] = {}
     for ax, (name, label) in zip(axes[0, :2], PANELS.items(), strict=True):
         found[name] = {}

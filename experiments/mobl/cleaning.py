@@ -39,7 +39,7 @@ from mobench.artifacts.checks import (
     SurelyBelow,
     graded,
 )
-from mobench.artifacts.panels import dress, grid
+from mobench.artifacts.panels import dress
 from mobench.artifacts.radar import draw_hull, draw_polygon, from_zero, hull, limits, polygon_area, radar_axes
 from mobench.artifacts.statistics import Mean, by_seed
 
@@ -445,7 +445,7 @@ def _table(jobs: dict[str, Cleaning]) -> pd.DataFrame:
 
 def _four(a: Artifact, of: Callable[[np.ndarray], np.ndarray], ylabel: str, words: str) -> None:
     """Panels: S = 5 and the larger S, validation ("train" in the paper) and test."""
-    fig, axes = grid(2, 2, figsize=(7.0, 4.8), sharey="row")
+    fig, axes = st.panels(2, 2, figsize=(7.0, 4.8), sharey="row")
     for k, (ax, (name, kind)) in enumerate(
         zip(axes.flat, itertools.product(("s5", "s10"), LOSSES), strict=True)
     ):

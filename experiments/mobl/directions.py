@@ -12,7 +12,7 @@ from mobench.algorithms.wc_mhgd import WCMHGD
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AllOf, Below, Within
-from mobench.artifacts.panels import dress, grid
+from mobench.artifacts.panels import dress
 
 CENTRES = np.array([[-1.0, 0.2], [1.0, 0.4]])
 SHAPES = np.array([[[1.0, 0.25], [0.25, 1.6]], [[1.4, -0.3], [-0.3, 0.9]]])
@@ -74,7 +74,7 @@ def fig3(a: Artifact) -> None:
         "weighted, $u = 0$": (*direction(r, 0.0), st.GREEN),
         "weighted, $u$ large": (*direction(r, 1e6), st.PURPLE),
     }
-    fig, ((ax,),) = grid(1, 1, size=4.4)
+    fig, ((ax,),) = st.panels(1, 1, size=4.4)
     draw_plane(ax)
     for label, (d, _, color) in arrows.items():
         arrow = {"arrowstyle": "-|>", "color": color, "lw": 1.8, "shrinkA": 0, "shrinkB": 0}

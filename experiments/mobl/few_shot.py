@@ -20,7 +20,7 @@ from scipy import stats
 from mobench.artifacts import Artifact, RunCount, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Above, AllOf, AtLeast, AtMost, Count, Graded, Ordered, SurelyAbove
-from mobench.artifacts.panels import dress, grid, legend_below
+from mobench.artifacts.panels import dress, legend_below
 from mobench.artifacts.radar import draw_hull, draw_polygon, from_zero, hull, limits, polygon_area, radar_axes
 from mobench.artifacts.statistics import Mean, by_seed
 
@@ -495,7 +495,7 @@ def fig5(a: Artifact) -> None:
     preferred task comes and goes.
     """
     pref = FewShot(a.jobs["pref"])
-    fig, axes = grid(2, 2, figsize=(7.0, 5.2))
+    fig, axes = st.panels(2, 2, figsize=(7.0, 5.2))
     for ax, below, (kind, prefix) in zip(*axes, KINDS.items(), strict=True):
         mean, error = polygons(pref, prefix)
         # accuracies of all tasks (preferences, S) as points, the preferred one outlined
@@ -562,7 +562,7 @@ def fig6(a: Artifact) -> None:
         "test_accuracy_1": "(b) test accuracy of task 1, %",
         "f_1": "(ours) upper-level loss of task 1",
     }
-    fig, (axes,) = grid(1, 3, figsize=(7.0, 2.6))
+    fig, (axes,) = st.panels(1, 3, figsize=(7.0, 2.6))
     means: dict[str, dict[float, float]] = {column: {} for column in panels}
     for ax, (column, title) in zip(axes, panels.items(), strict=True):
         for u, color in zip(us, U_COLOURS, strict=True):
@@ -623,7 +623,7 @@ def _judge_test_accuracy(a: Artifact, job: FewShot, test: Mapping[float, float])
 def fig7(a: Artifact) -> None:
     """Mean accuracies against k for three numbers of inner steps."""
     pref = FewShot(a.jobs["pref"])
-    fig, (axes,) = grid(1, 2, figsize=(7.0, 2.8))
+    fig, (axes,) = st.panels(1, 2, figsize=(7.0, 2.8))
     for ax, (kind, prefix) in zip(axes, KINDS.items(), strict=True):
         accuracies = {}
         spreads = {}
@@ -686,7 +686,7 @@ def carried(train: np.ndarray, test: np.ndarray) -> tuple[int, int]:
 @artifact("mobl/fig8")
 def fig8(a: Artifact) -> None:
     """Accuracies of all tasks without preference."""
-    fig, axes = grid(2, 2, figsize=(7.0, 5.0), sharey=True)
+    fig, axes = st.panels(2, 2, figsize=(7.0, 5.0), sharey=True)
     names = ("s5", "s_more")
     most = max(FewShot(a.jobs[name]).S for name in names)
     for k, (ax, (name, kind)) in enumerate(zip(axes.flat, itertools.product(names, KINDS), strict=True)):
@@ -751,7 +751,7 @@ def _judge_without_preference(a: Artifact, name: str, job: FewShot) -> None:
 def readings(a: Artifact) -> None:
     """Leads of the preferred task in the first steps, by how many images a task has."""
     there = {name: sizes for name, sizes in READINGS.items() if name in a.jobs}
-    fig, (axes,) = grid(1, len(there), figsize=(7.0, 2.6), sharey=True)
+    fig, (axes,) = st.panels(1, len(there), figsize=(7.0, 2.6), sharey=True)
     for ax, (name, sizes) in zip(axes, there.items(), strict=True):
         job = FewShot(a.jobs[name])
         ax.axhline(0.0, color=st.GREY, lw=0.7)

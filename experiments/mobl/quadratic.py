@@ -14,7 +14,7 @@ import pandas as pd
 from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Above, AllOf, AtLeast, AtMost, Below, Check, Share
-from mobench.artifacts.panels import dress, grid
+from mobench.artifacts.panels import dress
 from mobench.artifacts.rows import need_points
 
 from .rows import over_seeds
@@ -161,7 +161,7 @@ def theory(a: Artifact) -> None:
         "cg": ("WC-MHGD, CG, $u_k = 1/(k+1)$", st.GREEN, "--", a.jobs["cg"], None),
         "constant": (f"WC-MHGD, CG, $u = {largest:g}$", st.ORANGE, "-", job, chosen),
     }
-    fig, axes = grid(1, 2, figsize=(7.0, 2.9))
+    fig, axes = st.panels(1, 2, figsize=(7.0, 2.9))
     ax = axes[0, 0]
     for name, (label, color, line, rows, runs) in shown.items():
         own = rows.final.loc[rows.final["status"] == "done", "run"].to_numpy() if runs is None else runs
@@ -331,7 +331,7 @@ def options(a: Artifact) -> None:
     jobs = {name: a.jobs[name] for name in ("ns_2", "ns_4", "ns_8", "cg_1", "cg_6")}
     squares = {name: finished_squares(job) for name, job in jobs.items()}
     labels = {name: option(job) for name, job in jobs.items()}
-    fig, ((left, right),) = grid(1, 2, figsize=(7.0, 2.9))
+    fig, ((left, right),) = st.panels(1, 2, figsize=(7.0, 2.9))
     colours = (st.SKY, st.BLUE, st.BLACK, st.ORANGE, st.GREEN)
     for (name, values), color in zip(squares.items(), colours, strict=True):
         k = np.arange(1, len(values) + 1)
@@ -435,7 +435,7 @@ def draw_stochastic(
     a: Artifact, batches: Mapping[int, str], terms: Mapping[int, str], squares: Mapping[str, np.ndarray]
 ) -> None:
     """Draws |dbar_k|^2 by batch and by terms of the series, and its running mean by batch."""
-    fig, (axes,) = grid(1, 3, figsize=(7.0, 2.7))
+    fig, (axes,) = st.panels(1, 3, figsize=(7.0, 2.7))
     groups = (batches, (st.SKY, st.BLUE, st.BLACK), "T = B"), (terms, (st.ORANGE, st.RED, st.BLACK), "Q")
     for ax, (names, colors, what) in zip(axes, groups, strict=False):
         for (value, name), color in zip(names.items(), colors, strict=True):

@@ -18,7 +18,7 @@ from mobench.algorithms.omd_tch import OMDTCH
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Above, AllOf, AtMost, Share
-from mobench.artifacts.panels import dress, grid, legend_below, level
+from mobench.artifacts.panels import dress, legend_below, level
 from mobench.core import Algorithm, Box, Runs, Set, loop
 from mobench.core.output import Adaptive, Mean
 from mobench.core.random import generator
@@ -343,7 +343,7 @@ def bounds(a: Artifact) -> None:
 
 
 def draw(a: Artifact, s: Study) -> None:
-    fig, axes = grid(1, 2, size=3.4, sharey=True)
+    fig, axes = st.panels(1, 2, size=3.4, sharey=True)
     for ax, (mirror, name) in zip(axes[0], MIRRORS.items(), strict=True):
         limits = [s.bound(mirror, T) for T in s.rounds]
         ax.loglog(s.rounds, limits, "--", color=st.BLACK, label="bound of the theorem")

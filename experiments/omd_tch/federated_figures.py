@@ -11,7 +11,7 @@ from matplotlib import ticker
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Count
-from mobench.artifacts.panels import boxes, dress, grid, legend_below, mean_point
+from mobench.artifacts.panels import boxes, dress, legend_below, mean_point
 
 from .federated import (
     ACCURACY,
@@ -122,7 +122,7 @@ def fig3(a: Artifact) -> None:
     all methods over the seeds.
     """
     shown = scenarios(a)
-    fig, axes = grid(2 * len(shown), 3, figsize=(7.0, 4.2 * len(shown)))
+    fig, axes = st.panels(2 * len(shown), 3, figsize=(7.0, 4.2 * len(shown)))
     for k, s in enumerate(shown):
         curves, scatter, empty = axes[k]
         draw_curves(curves, s, LOSS, s.first_seed, "worst client's training loss")
@@ -154,7 +154,7 @@ def fig3(a: Artifact) -> None:
 def fig3a(a: Artifact) -> None:
     """MNIST Rotation: trajectories of Figure 3a for one seed, and Table 2's columns."""
     (s,) = scenarios(a)
-    fig, axes = grid(1, 3, figsize=(7.0, 2.8))
+    fig, axes = st.panels(1, 3, figsize=(7.0, 2.8))
     draw_curves(axes[0, 0], s, LOSS, s.first_seed, "worst client's training loss")
     draw_curves(axes[0, 1], s, METRICS["agnostic loss"], s.first_seed, "worst client's test loss")
     for ax, name in ((axes[0, 0], LOSS), (axes[0, 1], METRICS["agnostic loss"])):
@@ -200,7 +200,7 @@ def fig5(a: Artifact) -> None:
     shown = scenarios(a)
     across = min(3, len(shown))
     blocks = -(-len(shown) // across)
-    fig, axes = grid(2 * blocks, across, figsize=(2.333 * across, 3.9 * blocks))
+    fig, axes = st.panels(2 * blocks, across, figsize=(2.333 * across, 3.9 * blocks))
     losses = {"training": LOSS, "test": METRICS["agnostic loss"]}
     for k, s in enumerate(shown):
         title = f"{s.titled}, {s.span if s.seeds == 1 else f'mean of {s.span}'}"
@@ -236,7 +236,7 @@ def fig6(a: Artifact) -> None:
     """Average accuracy against accuracy parity."""
     shown = scenarios(a)
     across = min(3, len(shown))
-    fig, axes = grid(-(-len(shown) // across), across, size=2.333)
+    fig, axes = st.panels(-(-len(shown) // across), across, size=2.333)
     for ax in axes.flat[len(shown) :]:
         ax.set_axis_off()
     for ax, s in zip(axes.flat, shown, strict=False):
@@ -272,7 +272,7 @@ def fig6(a: Artifact) -> None:
 def fig7(a: Artifact) -> None:
     """All methods over the seeds: three metrics, six scenarios."""
     shown = scenarios(a)
-    fig, axes = grid(len(shown), 3, figsize=(7.0, 1.62 * len(shown) + 0.3))
+    fig, axes = st.panels(len(shown), 3, figsize=(7.0, 1.62 * len(shown) + 0.3))
     for s, row in zip(shown, axes, strict=True):
         for ax, metric in zip(row, METRICS, strict=True):
             draw_boxes(ax, s, metric, metric == ACCURACY)

@@ -12,7 +12,7 @@ import torch
 from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Above, Largest, Within
-from mobench.artifacts.panels import dress, grid
+from mobench.artifacts.panels import dress
 from mobench.artifacts.published import published
 from mobench.artifacts.statistics import Mean
 from mobench.metrics.hypervolume import hypervolume
@@ -193,7 +193,7 @@ def draw(a: Artifact, listed: Any, measured: Any, best: float) -> None:
     """Draws the listed means with their deviations, and ours seed by seed."""
     columns = sorted(listed, key=lambda c: listed[c][0])
     ours = {m.column: measured[key] for key, m in METHODS.items()}
-    fig, ((ax,),) = grid(1, 1, figsize=(6.0, 3.6))
+    fig, ((ax,),) = st.panels(1, 1, figsize=(6.0, 3.6))
     for i, column in enumerate(columns):
         mean, std = listed[column]
         label = "listed, mean and deviation over three seeds" if i == 0 else None

@@ -9,7 +9,7 @@ import pandas as pd
 from mobench.artifacts import Artifact, artifact, tables
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Above, AtMost
-from mobench.artifacts.panels import dress, grid
+from mobench.artifacts.panels import dress
 
 from .federated import FED, METRICS, PARITY, Scenario
 from .federated_figures import LABELS
@@ -23,7 +23,7 @@ def other_seeds(a: Artifact) -> None:
     scenarios = {name: Scenario("m5", {"ls": job}) for name, job in a.jobs.items()}
     found = pd.DataFrame({metric: by_seed(scenarios, metric) for metric in METRICS})
     printed = {metric: scenarios["first"].printed(FED, metric) for metric in METRICS}
-    fig, axes = grid(1, len(METRICS), figsize=(7.0, 2.5))
+    fig, axes = st.panels(1, len(METRICS), figsize=(7.0, 2.5))
     for ax, metric in zip(axes[0], METRICS, strict=True):
         if a.on_papers_data():
             mean, spread = printed[metric]

@@ -8,7 +8,6 @@ from typing import Any
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Equal
-from mobench.artifacts.panels import grid
 from mobench.data.clients import Clients
 from mobench.data.images import CLASSES, Images
 from mobench.jobs.targets import instantiate
@@ -28,7 +27,7 @@ def class_counts_figure(base: Images, splits: Mapping[str, Clients], seed: int, 
     counts = {title: clients.counts(base, split) for title, clients in splits.items()}
     top = max(int(table.max()) for table in counts.values())
     rows = max(len(table) for table in counts.values())
-    fig, axes = grid(1, len(splits), figsize=(3.5 * len(splits), ROW * rows + 1.0))
+    fig, axes = st.panels(1, len(splits), figsize=(3.5 * len(splits), ROW * rows + 1.0))
     fig.get_layout_engine().set(wspace=0.05)
     for ax, (title, clients) in zip(axes[0], splits.items(), strict=True):
         table = counts[title]

@@ -12,7 +12,7 @@ import torch
 from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AllOf, AtLeast, AtMost, Below, Check, Equal
-from mobench.artifacts.panels import dress, grid
+from mobench.artifacts.panels import dress
 from mobench.artifacts.statistics import Mean
 from mobench.artifacts.vlmop2 import front
 from mobench.core.output import conversion_weights
@@ -47,7 +47,7 @@ FORMS = ("o", "s", "^")  # of the seeds
 @artifact("omd_tch/fig1")
 def fig1(a: Artifact) -> None:
     """The adaptive conversion on four iterates, step by step; panel (e): the average that it returns."""
-    fig, axes = grid(1, 5, size=2.2, sharex=True, sharey=True)
+    fig, axes = st.panels(1, 5, size=2.2, sharex=True, sharey=True)
     found = []
     for t in range(1, 5):
         ax = axes[0, t - 1]
@@ -228,7 +228,7 @@ def fig2(a: Artifact) -> None:
     """Four methods, the solutions of each seed and of the decision variables averaged over the seeds."""
     drawn = {name: solutions(a.jobs[job], output) for name, (job, output) in AVERAGED.items()}
     seeds = [int(seed) for seed in a.jobs["ls"].final["seed"].unique()]
-    fig, axes = grid(1, 4, sharey=True)
+    fig, axes = st.panels(1, 4, sharey=True)
     for ax, (name, (job, output)), letter in zip(axes[0], AVERAGED.items(), "abcd", strict=True):
         singles = [solutions(a.jobs[job], output, seed) for seed in seeds]
         draw_solutions(ax, singles, drawn[name], a.jobs["ls"], f"({letter}) {name}", large=18)
@@ -286,7 +286,7 @@ def fig4(a: Artifact) -> None:
         for where, seed in seeds.items()
         for method, (job, output) in METHODS.items()
     }
-    fig, axes = grid(2, 3, size=2.15, sharex=True, sharey=True)
+    fig, axes = st.panels(2, 3, size=2.15, sharex=True, sharey=True)
     for ax, method, letter in zip(axes.flat, METHODS, "abcdef", strict=True):
         of_one = [points[method, str(s)] for s in single]
         draw_solutions(ax, of_one, points[method, OF_ALL], a.jobs["ls"], f"({letter}) {method}")

@@ -207,6 +207,8 @@ class Artifact:
         if decision.causes:
             causes = () if check.holds is True else (reason, text.cause(check.holds))
             said += [*causes, remark, text.remark]
+        elif lost and decision.reason.startswith(lost) and not text.own and not self.apart:
+            said.append(reason)  # why they were lost, as far as the artifact knows
         if decision.verdict == "not reproduced":
             said.append(second_look(self.id, id))
         if text.answer:

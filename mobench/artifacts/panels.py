@@ -1,6 +1,6 @@
 """Panels that figures of several papers share: curves with bands, boxes, levels, and all around them.
 
-    fig, axes = grid(1, 2)
+    fig, axes = style.panels(1, 2)
     for key, c in shown.items():
         curve(axes[0, 0], c.steps, c.column("violation"), NAMES[key], band="std", color=COLOURS[key])
     dress(axes[0, 0], "iteration", "violation", log="x", symlog=1e-3, legend=True)
@@ -20,9 +20,6 @@ from mobench.artifacts.statistics import standard_error
 
 Band = Literal["", "std", "error", "quantiles", "range"]
 LEVEL = {"color": st.BLACK, "ls": ":", "lw": 1.0}
-
-
-grid = st.panels
 
 
 def dress(

@@ -52,8 +52,8 @@ def plot(rows: pd.DataFrame, x: str | None = None, y: str | None = None, *, by: 
     for name in (across, up, *([group] if group else [])):
         if name not in source:
             raise ConfigError(f"rows have no column {name!r}.{suggest(name, list(map(str, source)))}")
-    with _style() as (st, panels):
-        fig, ((ax,),) = panels.grid(1, 1, figsize=SIZE)
+    with _style() as st:
+        fig, ((ax,),) = st.panels(1, 1, figsize=SIZE)
         try:
             groups = list(source.groupby(group, sort=False)) if group else [("", source)]
             rays = "preference_2" in source and "preference_3" not in source
@@ -133,14 +133,14 @@ def _histories(done: pd.DataFrame, group: str | None) -> pd.DataFrame:
 
 
 @contextlib.contextmanager
-def _style() -> Iterator[tuple[Any, Any]]:
+def _style() -> Iterator[Any]:
     """The look of the project's pictures inside the block; a notebook keeps its own, and its windows."""
     import matplotlib as mpl
 
     backend = mpl.rcParams._get("backend")  # not looked up, which would choose one
     with mpl.rc_context():
-        from mobench.artifacts import panels, style
+        from mobench.artifacts import style
 
         mpl.rcParams.update(style.RC)
-        yield style, panels
+        yield style
     mpl.rcParams._set("backend", backend)
