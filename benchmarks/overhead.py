@@ -1,4 +1,4 @@
-"""What a run costs beside its steps: start of the command, a job that is done already, checkpoints."""
+"""Costs of a run beside its steps: start of the command, a job that is done already, checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to do with one GPU and 45 minutes, in order of value: `make gpu`, or
+"""Work for one GPU and 45 minutes, in order of value: `make gpu`, or
 `python -m campaigns.gpu_session [PART ...] [--minutes 45] [--rehearse]`.
 
 Each part is a command of its own with a time limit. A part that runs out of time is stopped as a cluster

@@ -93,9 +93,9 @@ def test_no_paper_in_the_library() -> None:
 def test_summaries_are_sentences_or_names() -> None:
     """A docstring says what a thing does ("Returns ...") or is ("The rows of ...")."""
     riddles = ("What", "Whether", "Of", "Those", "How", "Which", "Where", "Who")
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    kinds = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     found = [
-        f"{path}:{node.lineno} {text.splitlines()[0]}"
+        f"{path}: {text.splitlines()[0]}"
         for folder in (PACKAGE, REPOSITORY / "experiments")
         for path in folder.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))

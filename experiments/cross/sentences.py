@@ -1,4 +1,4 @@
-"""What the boards say, in sentences whose numbers come from the kept rows.
+"""Conclusions of the boards, in sentences whose numbers come from the kept rows.
 
     python -m experiments.cross.sentences        writes them into docs/papers/cross.md
 

@@ -1,4 +1,4 @@
-"""How fast: performance profiles, and the boards at other budgets. Few lines have a colour and a name."""
+"""Speed: performance profiles, and the boards at other budgets. Few lines have a colour and a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What conf/experiment/cross/zoo.yaml says, for code that draws and for references."""
+"""Reads conf/experiment/cross/zoo.yaml, for code that draws and for references."""
 
 from __future__ import annotations
 

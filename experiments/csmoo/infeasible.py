@@ -1,4 +1,4 @@
-"""What the paper says of its three variants where surrogates are infeasible: 100 seeds from two starts."""
+"""The paper's statements on its three variants where surrogates are infeasible: 100 seeds from two starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the violation of Figure 33 lasts from other starts: the paper does not print its own."""
+"""The duration of the violation of Figure 33 from other starts: the paper does not print its own."""
 
 from __future__ import annotations
 

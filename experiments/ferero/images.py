@@ -1,4 +1,4 @@
-"""How the artifacts on images (Figures 5 and 6, Tables 2 and 9) read their runs; pictures of the data.
+"""Runs of the artifacts on images (Figures 5 and 6, Tables 2 and 9); pictures of the data.
 
 Criteria were fixed before the first run. The published numbers belong to Multi-MNIST, Multi-Fashion and
 Multi-Fashion+MNIST at paper scale; on other pictures, and at other scales, claims are inconclusive

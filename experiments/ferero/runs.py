@@ -1,4 +1,4 @@
-"""How FERERO's artifacts on the toy problem read their runs: who arrives, when, and how many have to.
+"""Runs of FERERO's artifacts on the toy problem: who arrives, when, and how many have to.
 
 One rule for all statements of the paper on the toy problem, written down before the judged runs (seeds 0 to
 49, four preferences): "the method does so" means that at least SHARE of the runs do, "it does not" that at

@@ -1,4 +1,4 @@
-"""What the artifacts of both applications share: rows of finished runs, and changes between settings."""
+"""Helpers of the artifacts of both applications: rows of finished runs, and changes between settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the authors' result listing says beside Table 2, in sentences whose numbers come from the listing.
+"""The authors' result listing beside Table 2, in sentences whose numbers come from the listing.
 
 `experiments/omd_tch/published/listing.csv`: test and training metrics of 15 methods in six scenarios, three
 rules of dominance, losses divided by their first value, and two clients with preferences. docs/corrections.md

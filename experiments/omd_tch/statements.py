@@ -1,4 +1,4 @@
-"""What the OMD-TCH paper says of a federated scenario: of its curves, its means, its fairness."""
+"""The OMD-TCH paper's statements on a federated scenario: its curves, its means, its fairness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a drawing function gets, and which function draws which artifact.
+"""The argument of drawing functions, and the registry of functions by artifact.
 
 A paper's package `experiments/<paper>/` has a function for each artifact, which reads like the figure's
 caption:

@@ -1,4 +1,4 @@
-"""Whether an artifact would come out as it lies there: then nothing is composed, run or drawn.
+"""Decides if an artifact would come out as it lies there: then nothing is composed, run or drawn.
 
 It is unchanged if it was drawn by the same command, from the same rows, by the same code: all files of the
 configuration and of the package, the package of the paper in `experiments/`, which imports no other one, and

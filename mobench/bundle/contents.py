@@ -1,4 +1,4 @@
-"""What a bundle is made of: drawn artifacts, and the finished jobs that they rest on."""
+"""The contents of a bundle: drawn artifacts, and the finished jobs that they rest on."""
 
 from __future__ import annotations
 

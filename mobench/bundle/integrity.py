@@ -1,4 +1,4 @@
-"""Whether the files of a bundle belong together, beyond what their hashes say.
+"""Checks that the files of a bundle belong together, beyond what their hashes say.
 
 Hashes show that a file was changed, not who changed it: whoever changes rows and writes the manifest anew has
 another bundle whose hashes are right. What is computed here from several files must agree in such a bundle,

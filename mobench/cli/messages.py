@@ -1,4 +1,4 @@
-"""What a person sees of a command: what will run, a table of what came out, artifacts, failures."""
+"""Output of a command for people: jobs to run, a table of results, artifacts, failures."""
 
 from __future__ import annotations
 

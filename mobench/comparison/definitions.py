@@ -1,4 +1,4 @@
-"""Whether objective values of somebody else are those of a problem here.
+"""Compares objective values of somebody else with those of a problem here.
 
 same:     f'_m = f_m                    at all points, up to rounding
 affine:   f'_m = factor_m f_m + shift_m with factor_m > 0, so that fronts and orders are the same

@@ -1,4 +1,4 @@
-"""What a set of points is worth beside a problem's reference front; no other method's points enter.
+"""Measures of a set of points beside a problem's reference front; no other method's points enter.
 
 u = (f - ideal) / (nadir - ideal),   ideal and nadir: smallest and largest values of the front (of networks
                                       the nadir is a uniform guess)

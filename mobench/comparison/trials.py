@@ -1,4 +1,4 @@
-"""Which settings each tuning study tries, on which seeds, and how many steps a budget of gradients pays for.
+"""Settings and seeds of each tuning study, and the steps that a budget of gradients pays for.
 
 The rules are in docs/protocol.md.
 """

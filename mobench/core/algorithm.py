@@ -1,4 +1,4 @@
-"""What an algorithm is: it asks points what it needs and returns a direction.
+"""The base of algorithms: an algorithm asks points for what it needs and returns a direction.
 
     theta <- Proj_X(theta + alpha_t d),   (d, state) <- step(points, state, t, alpha_t)
 

@@ -1,4 +1,4 @@
-"""What a part has computed once and keeps: tensors on a device, and answers at its last iterate."""
+"""Caches of a part: tensors on a device, and answers at its last iterate."""
 
 from __future__ import annotations
 

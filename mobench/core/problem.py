@@ -1,4 +1,4 @@
-"""What a problem is: stacked functions of (R, P) decision variables, their start and their feasible set.
+"""The base of problems: stacked functions of (R, P) decision variables, their start and their feasible set.
 
 What one family of problems needs beyond this is a module of its own: `sampled`, `federated`, `bilevel`,
 `seeds`, `truth`.

@@ -1,4 +1,4 @@
-"""What some problems know about themselves beyond their ideal and reference points; each question is a
+"""Facts that some problems know beyond their ideal and reference points; each question is a
 protocol.
 
 A problem that has the method knows the answer; nothing has to be inherited.

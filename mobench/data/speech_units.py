@@ -1,4 +1,4 @@
-"""What a CTC head predicts: characters, or sub-words found by SentencePiece.
+"""Units that a CTC head predicts: characters, or sub-words found by SentencePiece.
 
 Index 0 is CTC's blank, 1 the unknown unit.
 """

@@ -1,4 +1,4 @@
-"""What is said of a job that failed, and of runs whose solve did: the reason, and what can be tried."""
+"""Messages about a job that failed, and runs whose solve did: the reason, and what can be tried."""
 
 from __future__ import annotations
 

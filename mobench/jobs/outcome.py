@@ -1,4 +1,4 @@
-"""What became of a job, and the folders that it may lie in. Nothing here needs torch."""
+"""The outcome of a job, and the folders that it may lie in. Nothing here needs torch."""
 
 from __future__ import annotations
 

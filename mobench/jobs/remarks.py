@@ -1,4 +1,4 @@
-"""What a person should know of the rows of a job: lost runs, and runs that are all equal."""
+"""Remarks on the rows of a job: lost runs, and runs that are all equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Numba's kernels are imported: those of the small solvers, Gram matrices, sweeps of LeNet's maps.
+"""Imports Numba's kernels: those of the small solvers, Gram matrices, sweeps of LeNet's maps.
 
 They are imported at the first call that uses them, and compiled once on a machine: Numba keeps what it has
 compiled below $MOBENCH_CACHE, else beside the package, else in the user's own cache folder.

@@ -1,4 +1,4 @@
-"""How Numba compiles kernels: `entry` for those that Python calls, `kernel` for those that only they call."""
+"""Compiles kernels by Numba: `entry` for those that Python calls, `kernel` for those that only they call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all problems with a data set share: its place and hash, starts of networks,
+"""The base of problems with a data set: its place and hash, starts of networks,
 and means over chunks of it.
 """
 

@@ -1,4 +1,4 @@
-"""What the report shows: papers, artifacts with claims, jobs, data sets, and how they hang together."""
+"""The model of the report: papers, artifacts with claims, jobs, data sets, and their relations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every subproblem returns: (x, residual, failed), one entry per run."""
+"""The result of every subproblem: (x, residual, failed), one entry per run."""
 
 from types import ModuleType
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""How mobench uses each of Hydra's launchers: what it has to be told, how many jobs it runs at once, how it
+"""Adapters of Hydra's launchers: what each has to be told, how many jobs it runs at once, how it
 answers.
 
 Written for Hydra's own launcher (hydra-core 1.3), hydra-joblib-launcher 1.2, hydra-submitit-launcher 1.2 and

@@ -1,4 +1,4 @@
-"""What a sweep is going to do: jobs, and the artifacts that they belong to."""
+"""The plan of a sweep: jobs, and the artifacts that they belong to."""
 
 from __future__ import annotations
 

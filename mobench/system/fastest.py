@@ -1,4 +1,4 @@
-"""Which of several implementations of a computation a device does fastest; measured once per device."""
+"""Chooses the fastest of several implementations on a device; measured once per device."""
 
 from __future__ import annotations
 

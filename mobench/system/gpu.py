@@ -1,4 +1,4 @@
-"""What a job asks of CUDA beside its tensors: which device is the current one, the arithmetic of its
+"""A job's settings of CUDA beside its tensors: which device is the current one, the arithmetic of its
 products, when its work is done, and how much memory it took. For a job on a CPU all of it does nothing, but
 that no autocast reaches it.
 

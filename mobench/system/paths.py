@@ -1,4 +1,4 @@
-"""Where the files of mobench and of its user lie."""
+"""Folders of mobench and of its user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a number comes from: commit, versions, files, device, date; for a job, of each of its processes."""
+"""The origin of a number: commit, versions, files, device, date; for a job, of each of its processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reaches all processes that run jobs: the environment that they inherit.
+"""The environment that all processes that run jobs inherit.
 
 Written by `use_huge_pages`, for torch, and by `told`, which a sweep holds open while it launches; read by
 `at_once` and `since`, in the workers.
