@@ -29,6 +29,7 @@ from .images import (
     dress_points,
     in_order,
     named,
+    near_published,
     panels,
     pictures_of,
     points_of,
@@ -79,7 +80,9 @@ def fig5(a: Artifact) -> None:
                 a.check("{key}-rays", decided, data=panel.data, **panel.words)
             if {"ferero", "epo"} <= set(panel.jobs):
                 judge_width(a, panel)
-    if not all(panel.paper(a) for panel in shown):
+    if all(panel.paper(a) for panel in shown):
+        a.note(baselines_near(shown))
+    else:
         note_other_data(a, shown)
     a.note(STEP_SIZE_NOTE)
     a.note(
@@ -100,6 +103,20 @@ def draw_panel(ax: Any, panel: Panel, measure: str, paper: bool) -> None:
     for task, line in enumerate((ax.axvline, ax.axhline) if panel.single else ()):
         line(finite_mean(panel.alone(measure)[task]), color=st.GREY, lw=0.8)
     dress_points(ax, measure)
+
+
+def baselines_near(shown: list[Panel]) -> str:
+    """Says at how many preferences the methods beside FERERO are at their published points."""
+    counts = []
+    for panel in shown:
+        for m, name in panel.methods.items():
+            if m != "ferero":
+                points = {measure: points_of(panel.jobs[m], measure) for measure in MEASURES}
+                counts.append(f"{name} {near_published(points, panel.name, name)} ({panel.name})")
+    return (
+        f"Preferences at which a method's point is the published one, by the tolerances of FERERO's: "
+        f"{', '.join(counts)}. `ferero/full_length` has LS and EPO on pictures like the authors'."
+    )
 
 
 def lost(panel: Panel) -> str:

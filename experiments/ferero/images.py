@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mobench.artifacts import Artifact, JobRows, artifact
+from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AllOf, AtMost, Count, Equal, Ordered, Several
 from mobench.artifacts.published import published
@@ -33,6 +33,7 @@ ANGLES = tuple(RAYS.values())
 NAMED = tuple(f"{degrees:g}°" for degrees in ANGLES)
 COLOURS = tuple(st.preference(degrees) for degrees in ANGLES)
 MEASURES = ("loss", "accuracy")
+NEAR = {"loss": 0.06, "accuracy": 0.025}  # how far a coordinate may be from the published one
 FEW = "no interval from fewer than three"
 NOTHING = "Nothing is drawn: the jobs that artifact.only leaves are too few for a panel of any data set."
 STEP_SIZE_NOTE = (
@@ -178,19 +179,30 @@ def quoted(panel: str, method: str) -> np.ndarray:
     return np.array([[points.number(metric=f"{ray} objective {m}") for m in (1, 2)] for ray in RAYS])
 
 
-def at_published(points: Mapping[str, np.ndarray], name: str) -> Several:
-    """Asks that FERERO's points of a data set, for each measure (preferences, seeds, 2), are the published
+def at_published(points: Mapping[str, np.ndarray], name: str, method: str = "FERERO") -> Several:
+    """Asks that a method's points of a data set, for each measure (preferences, seeds, 2), are the published
     ones; a point whose runs were all lost is not.
     """
     gap = {}
-    there: dict[str, bool] = {}
-    for measure, found in points.items():
-        apart = finite_mean(found, 1) - quoted(f"{name} {measure}", "FERERO")
-        there |= {f"{ray:g}°": bool(np.isfinite(apart[k]).all()) for k, ray in enumerate(ANGLES)}
+    finished: dict[str, bool] = {}
+    for measure, values in points.items():
+        apart = finite_mean(values, 1) - quoted(f"{name} {measure}", method)
+        finished |= {f"{ray:g}°": bool(np.isfinite(apart[k]).all()) for k, ray in enumerate(ANGLES)}
         gap[measure] = float(np.nanmax(np.abs(apart))) if np.isfinite(apart).any() else float("nan")
     of = "largest difference of a coordinate of the mean over seeds"
-    near = AtMost(gap, {"loss": 0.06, "accuracy": 0.025}, of=of, digits=".3f", partial=True)
-    return AllOf(near, Count(there, what="points have a finished run"))
+    near = AtMost(gap, NEAR, of=of, digits=".3f", partial=True)
+    return AllOf(near, Count(finished, what="points have a finished run"))
+
+
+def near_published(points: Mapping[str, np.ndarray], name: str, method: str) -> RunCount:
+    """Counts the preferences at which all coordinates of the mean over seeds are as near to the published
+    point of a method as `at_published` asks for; points (preferences, seeds, 2) by measure.
+    """
+    near = np.ones(len(ANGLES), dtype=bool)
+    for measure, values in points.items():
+        apart = np.abs(finite_mean(values, 1) - quoted(f"{name} {measure}", method))
+        near &= (apart <= NEAR[measure]).all(1)
+    return RunCount(int(near.sum()), len(ANGLES))
 
 
 def named(values: np.ndarray) -> dict[str, float]:
@@ -233,8 +245,8 @@ def draw_points(ax: Any, points: np.ndarray, marker: str) -> None:
         ax.plot(*finite_mean(points[k], 0), ms=7, mec="k", mew=0.5, **look)
 
 
-def draw_published(ax: Any, name: str, measure: str) -> None:
-    for point, colour in zip(quoted(f"{name} {measure}", "FERERO"), COLOURS, strict=True):
+def draw_published(ax: Any, name: str, measure: str, method: str = "FERERO") -> None:
+    for point, colour in zip(quoted(f"{name} {measure}", method), COLOURS, strict=True):
         ax.plot(*point, ls="", marker="x", ms=7, color=colour)
 
 

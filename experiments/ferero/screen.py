@@ -3,7 +3,9 @@
 Algorithm 3 with the printed step of the multipliers, a tenth and a hundredth of it, with a tenth and
 normalized weights, and the public image script. That script starts a run again whose test accuracy is below
 0.15 after 1, 2, 4, 6, ... epochs; here such a run ends at the first recorded step where it is, and the next
-seed is the next try. `ferero/full_length` shows two of the variants at the whole length of Figure 5.
+seed is the next try. `ferero/full_length` shows two of the variants at the whole length of Figure 5, and two
+methods that Figure 5 compares FERERO with: if they end where they were published, pictures, network and
+training are the paper's, and what is left of a difference is FERERO's own.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from .images import (
     ANGLES,
     COLOURS,
     MEASURES,
+    METHODS,
     NOTHING,
     SETS,
     at_published,
@@ -29,6 +32,7 @@ from .images import (
     draw_published,
     dress_points,
     in_order,
+    near_published,
     on_papers_pictures,
     pictures_of,
     points_of,
@@ -41,10 +45,14 @@ VARIANTS = {  # name of a job, label and marker
     "hundredth": ("Algorithm 3, gamma / 100", "^"),
     "normalized": ("gamma / 10, weights normalized", "v"),
     "script": ("public image script", "D"),
+    "ls": ("LS", st.look("ls").marker),
+    "epo": ("EPO", st.look("epo").marker),
 }
 JUDGED = {  # at the whole length: checks of the ends and of their order
     "tenth": ("{key}-tenth-points", "{key}-tenth-ordered"),
     "script": ("{key}-script-points", "{key}-script-ordered"),
+    "ls": ("{key}-ls-points", "{key}-ls-ordered"),
+    "epo": ("{key}-epo-points", "{key}-epo-ordered"),
 }
 
 
@@ -58,6 +66,10 @@ def screen(a: Artifact) -> None:
 def full_length(a: Artifact) -> None:
     """Test losses at the length of Figure 5, and whether they are those of Figure 5."""
     for key, jobs in draw(a).items():
+        for name in (name for name in jobs if name in METHODS and on_papers_pictures(a, key, jobs[name])):
+            points = {measure: points_of(jobs[name], measure) for measure in MEASURES}
+            near = near_published(points, SETS[key], METHODS[name])
+            a.note(f"{METHODS[name]} is at its published points at {near} preferences.")
         with pictures_of(a, key):
             for name, job in jobs.items():
                 words = {"key": key, "name": SETS[key]}
@@ -65,29 +77,36 @@ def full_length(a: Artifact) -> None:
                 same, ordered = JUDGED[name]
                 there = on_papers_pictures(a, key, job)
                 decided = f"The length and the pictures are not those of Figure 5. Decided by: {a.decides}."
-                a.check(same, at_published(points, SETS[key]).provided(there, decided), **words)
+                ends_there = at_published(points, SETS[key], METHODS.get(name, "FERERO"))
+                a.check(same, ends_there.provided(there, decided), **words)
                 order = in_order(ends(job), "mean test loss of task")
                 a.check(ordered, order.provided(there, decided), **words)
 
 
 def draw(a: Artifact) -> dict[str, dict[str, JobRows]]:
-    """Draws a panel for each data set and writes the table; returns the jobs by data set and variant."""
-    found = {key: {v: a.jobs[f"{key}_{v}"] for v in VARIANTS if f"{key}_{v}" in a.jobs} for key in SETS}
-    shown = {key: jobs for key, jobs in found.items() if jobs}
+    """Draws a panel for each data set and published method, and writes the table; returns the jobs by data
+    set and variant."""
+    jobs_of = {key: {v: a.jobs[f"{key}_{v}"] for v in VARIANTS if f"{key}_{v}" in a.jobs} for key in SETS}
+    shown = {key: jobs for key, jobs in jobs_of.items() if jobs}
     if not shown:
         a.note(NOTHING)
         return {}
-    fig, axes = st.panels(1, len(shown), size=2.6)
+    by_method: dict[tuple[str, str], dict[str, JobRows]] = {}
+    for key, jobs in shown.items():
+        for name, job in jobs.items():
+            by_method.setdefault((key, METHODS.get(name, "FERERO")), {})[name] = job
+    fig, axes = st.panels(1, len(by_method), size=2.6)
     lines = []
-    for ax, (key, jobs) in zip(axes[0], shown.items(), strict=True):
+    for ax, ((key, method), jobs) in zip(axes[0], by_method.items(), strict=True):
         first = next(iter(jobs.values()))
+        title = titled(a, key, first)
         for name, job in jobs.items():
             draw_points(ax, ends(job), VARIANTS[name][1])
-            lines += table_lines(titled(a, key, first), name, job)
+            lines += table_lines(title, name, job)
         if on_papers_pictures(a, key, first):
-            draw_published(ax, SETS[key], "loss")
+            draw_published(ax, SETS[key], "loss", method)
         dress_points(ax, "loss")
-        ax.set_title(titled(a, key, first))
+        ax.set_title(title if len(by_method) == len(shown) else f"{title}: {method}")
     seen = {name for jobs in shown.values() for name in jobs}
     for label, marker in (look for name, look in VARIANTS.items() if name in seen):
         axes[0, 0].plot([], [], ls="", marker=marker, color=st.GREY, label=label)
@@ -116,7 +135,7 @@ def order_of_ends(shown: Mapping[str, Mapping[str, JobRows]]) -> str:
     multiplier there is the gradients, not the ray."""
     swapped = both = 0
     ratios = []
-    for job in (job for jobs in shown.values() for job in jobs.values()):
+    for job in (job for jobs in shown.values() for name, job in jobs.items() if name not in METHODS):
         second = finite_mean(ends(job)[..., 1], 1)[[0, -1]]  # of 22.5 and 67.5 degrees
         if np.isfinite(second).all():
             both += 1
