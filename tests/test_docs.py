@@ -318,7 +318,7 @@ def test_every_command_can_be_planned(
         return
     if official(words):
         monkeypatch.setattr(
-            planner, "use", Use.SHOWN
+            planner, "use", Use.NOWHERE
         )  # as mobench status plans: jobs are named, no data are read
     plan = planner.plan(normalise(words))
     assert plan.jobs

@@ -654,8 +654,8 @@ def test_a_gpu_that_others_fill_is_left_to_them(
         with pytest.raises(RuntimeError, match="stop"), gpu_lock.take(ids, root=locks):
             pass
         assert "300 MiB on GPU a" in capsys.readouterr().err
-        with gpu_lock.take(["a"], root=locks, asked=True) as asked:  # by its number: the user's choice
-            assert asked == 0
+        with gpu_lock.take(["a"], root=locks, by_number=True) as number:  # by its number: the user's choice
+            assert number == 0
 
 
 def test_an_answer_of_nvidia_smi_that_cannot_be_read_is_no_reason_to_stop(

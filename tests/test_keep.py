@@ -173,7 +173,7 @@ def test_kept_times_of_a_processor_are_not_those_of_a_gpu(
 ) -> None:
     """An artifact that compares times is drawn from kept rows on a CPU; on a GPU it is timed there."""
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
-    planner.use = Use.SHOWN
+    planner.use = Use.NOWHERE
     command = ["+experiment=ferero/table11", "scale=paper", "data=mnist"]
     for hardware, timed in (("cpu", False), ("gpu", True)):
         jobs = planner.plan([*command, f"hardware={hardware}"]).jobs

@@ -3,8 +3,8 @@
     cross:
       version: 1                          # of the protocol (docs/protocol.md)
       replication: 0                      # 1: other seeds, other draws
-      algorithms: kept                    # run nothing, show kept rows; all: run what has no rows; or a
-                                          # list of methods (one's own, too): run their pairs without rows
+      algorithms: kept                    # run nothing, show stored rows; all: run what has no rows; or a
+                                          # list of methods (plug-ins, too): run their pairs without rows
       only: [single]                      # only these boards
       all: [record.measures=false]        # overrides of every job
       boards:
@@ -61,13 +61,13 @@ def jobs(table: Mapping[str, Any], known: Sequence[str], compose: Compose) -> gr
     """
     _check(table, known)
     replication = int(table.get("replication", 0))
-    kept = rows.kept_pairs(replication) if table.get("kept", True) else {}
+    stored_keys = rows.kept_pairs(replication) if table.get("kept", True) else {}
     out: grid.Jobs = {}
     for board, problem, method in pairs(table):
-        found = of_pair(table, board, problem, method, compose)
-        keys = kept.get((board, problem, method))
-        if keys is None or keys != rows.joined_keys(_key(compose, job) for job in found.values()):
-            out |= found
+        pair_jobs = of_pair(table, board, problem, method, compose)
+        keys = stored_keys.get((board, problem, method))
+        if keys is None or keys != rows.joined_keys(_key(compose, job) for job in pair_jobs.values()):
+            out |= pair_jobs
     return out
 
 
@@ -82,11 +82,11 @@ def pairs(table: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         only = table.get("only")
         if board not in only if only is not None else node.get("asked_for", False):
             continue
-        own = list(node["methods"])
+        methods = list(node["methods"])
         if wanted != "all":
             # a method that no board lists is tried on all of them
-            own = [name for name in wanted if name in own or name not in listed]
-        out += [(board, problem, method) for problem in problems(table, board) for method in own]
+            methods = [name for name in wanted if name in methods or name not in listed]
+        out += [(board, problem, method) for problem in problems(table, board) for method in methods]
     return out
 
 
@@ -121,7 +121,7 @@ def of_pair(
     except CompatibilityError:
         return {name: grid.last([*base, "seeds=[0]", "steps=1"])}  # which is refused with its reasons
     base += [f"steps={budget.steps}", f"record.every={budget.every}"]
-    every = [setting for found in studies.values() for setting in found]
+    every = [setting for settings in studies.values() for setting in settings]
     seeds_of = {
         study: [*reported_seeds(replication, board), *tuning_seeds(study, replication)] for study in STUDIES
     }
@@ -134,8 +134,8 @@ def of_pair(
         }
     if set(ranges) <= varies:
         tuned = [seed for study in STUDIES for seed in tuning_seeds(study, replication)]
-        own = [_seeds([*reported_seeds(replication, board), *tuned]), *_vary(every), "vary_jointly=true"]
-        return {name: grid.last([*base, *own])}
+        seeds = _seeds([*reported_seeds(replication, board), *tuned])
+        return {name: grid.last([*base, seeds, *_vary(every), "vary_jointly=true"])}
     out = {}
     for study, settings in studies.items():
         for i, setting in enumerate(settings):

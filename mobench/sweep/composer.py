@@ -51,9 +51,10 @@ def jobs_of(name: str) -> grid.Jobs:
 
 def at_scale(node: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
     """Returns the node with ${at:...} resolved for the scale of a configuration."""
-    found = OmegaConf.to_container(OmegaConf.create({"scale": config["scale"], "node": node}), resolve=True)
-    assert isinstance(found, dict)
-    return dict(found["node"])
+    root = OmegaConf.create({"scale": config["scale"], "node": node})
+    resolved = OmegaConf.to_container(root, resolve=True)
+    assert isinstance(resolved, dict)
+    return dict(resolved["node"])
 
 
 def with_command(experiment: Mapping[str, Any], command: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,9 +96,11 @@ class Composer:
         listed = jobs_only(chosen[0].split("=", 1)[1]) if len(chosen) == 1 else None
         if listed is None:
             return self._composed(overrides)
-        named = [o.split("=", 1)[1] for o in overrides if key_of(o) == "artifact.job"]
+        job_names = [o.split("=", 1)[1] for o in overrides if key_of(o) == "artifact.job"]
         config = self._composed([o for o in overrides if o not in chosen and key_of(o) != "artifact.job"])
-        artifact = config["artifact"] | listed.get("artifact", {}) | ({"job": named[-1]} if named else {})
+        artifact = (
+            config["artifact"] | listed.get("artifact", {}) | ({"job": job_names[-1]} if job_names else {})
+        )
         table = with_command(self._table(chosen[0], listed.get("cross"), config), config["cross"])
         return {
             **config,
@@ -131,20 +134,20 @@ class Composer:
         return hydra_adapter.combinations(self.loader, [*_assigned(params), *arguments])
 
     def swept(self, command: list[str]) -> list[list[str]]:
-        """Returns a command with what the user's own experiment in it sweeps (`hydra.sweeper.params`)."""
-        own = [
+        """Returns a command with what a user's experiment in it sweeps (`hydra.sweeper.params`)."""
+        experiments = [
             o
             for o in command
             if key_of(o) == "experiment" and o.split("=", 1)[1] not in choices("experiment")
         ]
-        if not own:
+        if not experiments:
             return [command]
-        params = self.loader.load_sweep_config(self.config, own)["hydra"]["sweeper"]["params"] or {}
+        params = self.loader.load_sweep_config(self.config, experiments)["hydra"]["sweeper"]["params"] or {}
         return hydra_adapter.combinations(self.loader, [*_assigned(params), *command])
 
     @property
     def added(self) -> list[str]:
-        """Returns the folders that `--config-dir` and `hydra.searchpath` add to the project's own."""
+        """Returns the folders that `--config-dir` and `hydra.searchpath` add to the project's."""
         return hydra_adapter.added_folders(self.loader) + list(self.config.hydra.searchpath)
 
     def algorithms(self) -> list[str]:

@@ -37,10 +37,10 @@ def draw(plan: Plan) -> bool:
     drawings: list[Drawing] = []
     for id, config in plan.artifacts.items():
         folders = {job.name: job.folder for job in plan.jobs if job.artifact == id}
-        found = {**config, "refused": plan.refused.get(id, {})}
+        drawn_config = {**config, "refused": plan.refused.get(id, {})}
         if not online:
-            found["logger"] = {**config["logger"], "name": "local"}
-        drawings.append((id, found, folders, plan.commands[id]))
+            drawn_config["logger"] = {**config["logger"], "name": "local"}
+        drawings.append((id, drawn_config, folders, plan.commands[id]))
     apart = not online and worthwhile(len(drawings))
     drawn = in_processes(_drawn, drawings) if apart else [_drawn(drawing) for drawing in drawings]
     return all(drawn)
@@ -58,14 +58,14 @@ def _processes() -> int:
 def in_processes(draw_one: Callable[[T], bool], of: Sequence[T]) -> list[bool]:
     """Returns `draw_one` of each, computed in several processes: seconds each, most of them in matplotlib.
 
-    Fresh ones: torch's threads do not survive a fork.
+    The processes are spawned: torch's threads do not survive a fork.
     """
     with ProcessPoolExecutor(_processes(), mp_context=multiprocessing.get_context("spawn")) as pool:
         return list(pool.map(draw_one, of))
 
 
 def _drawn(drawing: Drawing) -> bool:
-    """Draw one artifact; whether that was possible."""
+    """Draws one artifact and returns whether that was possible."""
     from mobench.artifacts import draw
 
     id, _, _, command = drawing
@@ -74,15 +74,15 @@ def _drawn(drawing: Drawing) -> bool:
     except MobenchError as error:
         fail(f"{id} is not drawn: {error}")
     except Exception as error:  # noqa: BLE001  one drawing's fault must not cost the others
-        said = f"{id} is not drawn: {type(error).__name__}: {error}"
+        message = f"{id} is not drawn: {type(error).__name__}: {error}"
         changed = overrides.changed(command)
         if changed:
-            said += (
+            message += (
                 f". The drawing expects the settings of conf/experiment/{id}.yaml, which "
                 f"{overrides.shown(changed)} changes. The rows of its jobs are complete: load them with "
                 "mobench.runs(), or repeat the command without this override to draw the artifact."
             )
         else:
             traceback.print_exc()
-        fail(said)
+        fail(message)
     return False

@@ -2,7 +2,7 @@
 
     grid:                                            # a mapping, or a list of them
       all: [protocol=federated]                      # overrides of every job
-      axes:                                          # jobs are named by one key of each axis: m2_ls, m2_tch,
+      axes:                                          # a job's name has one key of each axis: m2_ls, m2_tch,
                                                      ...
         data: {mr: [], m2: [problem.partition=partial, problem.classes_per_client=2]}
         method: {ls: [algorithm=ls], tch: [algorithm=tch]}
@@ -57,8 +57,10 @@ def product(
     for keys in itertools.product(*axes):
         name = joint.join(keys)
         chosen = [override for axis, key in zip(axes, keys, strict=True) for override in axis[key]]
-        own = [o for pattern, overrides in settings.items() if fnmatchcase(name, pattern) for o in overrides]
-        out[name] = last([*every, *chosen, *own])
+        matched = [
+            o for pattern, overrides in settings.items() if fnmatchcase(name, pattern) for o in overrides
+        ]
+        out[name] = last([*every, *chosen, *matched])
     return out
 
 
@@ -96,14 +98,14 @@ def overrides(where: str, node: Any) -> list[str]:
     Raises:
         ConfigError: it is no list of texts, or names an experiment.
     """
-    found = forms.texts(where, node)
-    nested = [override for override in found if override.lstrip("+").startswith("experiment=")]
+    entries = forms.texts(where, node)
+    nested = [override for override in entries if override.lstrip("+").startswith("experiment=")]
     if nested:
         raise ConfigError(
             f"{where} contains {nested[0]}, but an experiment is no part of a job. Give the job its own "
             "settings, or take the other experiment's jobs by like."
         )
-    return found
+    return entries
 
 
 def _borrowed(like: Any, jobs_of: Callable[[str], Jobs]) -> Jobs:
@@ -114,8 +116,7 @@ def _borrowed(like: Any, jobs_of: Callable[[str], Jobs]) -> Jobs:
             f"like={like} must name an experiment, e.g. like: omd_tch/table2, or some of its jobs, "
             f"e.g. like: {{experiment: omd_tch/table2, only: ['*_ls']}}."
         )
-    found = jobs_of(str(like["experiment"]))
-    return matching("like.only", like["only"], found)
+    return matching("like.only", like["only"], jobs_of(str(like["experiment"])))
 
 
 def matching(where: str, patterns: Any, jobs: Mapping[str, list[str]]) -> Jobs:

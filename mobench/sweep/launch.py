@@ -28,10 +28,10 @@ class Lost(Outcome):
 
 def launch(plan: Plan, adapter: Adapter, say: Say) -> list[Outcome]:
     """Runs what is left to do of a plan: first all jobs beside each other, then those whose time is measured,
-    one by one (on a cluster, whose jobs have cores of their own, with the others).
+    one by one (on a cluster, whose jobs share no cores, with the others).
 
     Args:
-        say: is told what happens meanwhile.
+        say: called with each message about what happens meanwhile.
     """
     beside: list[Planned] = []
     alone: list[list[Planned]] = []
@@ -67,7 +67,7 @@ def launch_group(jobs: list[Planned], adapter: Adapter, say: Say) -> list[Outcom
 
         return [run(planned.take(), title=planned.title) for planned in jobs]
     try:
-        with workers.told(since=time.time()):
+        with workers.environment(since=time.time()):
             return _joined(jobs, adapter, say)
     except KeyboardInterrupt:
         if adapter.far:
@@ -85,8 +85,8 @@ def _joined(jobs: list[Planned], adapter: Adapter, say: Say) -> list[Outcome]:
     alone = [job for job in jobs if not parts[job.folder.key]]
     pieces = [piece for job in jobs for piece in parts[job.folder.key]]
     todo = {job.folder.key: job for job in (*alone, *pieces) if job.needed}
-    found = _until_answered(list(todo.values()), adapter, say) if todo else []
-    outcomes = {outcome.key: outcome for outcome in found}
+    answered = _until_answered(list(todo.values()), adapter, say) if todo else []
+    outcomes = {outcome.key: outcome for outcome in answered}
     return [
         _of_parts(job, parts[job.folder.key], outcomes)
         if parts[job.folder.key]
@@ -103,17 +103,19 @@ def _parts(job: Planned) -> list[Planned]:
     from mobench.jobs import parts
     from mobench.jobs.build import make_job
 
-    found = []
+    planned = []
     for part in parts.parts_of(make_job(job.config)):
         chunk = part.config.hardware.part
-        own = [
+        overrides = [
             f"seeds={list(part.config.seeds)}".replace(" ", ""),
             f"hardware.part={'null' if chunk is None else chunk}".replace(" ", ""),
             "hardware.split=null",
         ]
         name = f"{job.name}, {parts.named(part)}".removeprefix(", ")
-        found.append(Planned([*job.overrides, *own], part.config.plain, folder_of(part), job.artifact, name))
-    return found
+        planned.append(
+            Planned([*job.overrides, *overrides], part.config.plain, folder_of(part), job.artifact, name)
+        )
+    return planned
 
 
 def _of_parts(job: Planned, parts: list[Planned], outcomes: dict[str, Outcome]) -> Outcome:
@@ -135,9 +137,9 @@ def _until_answered(jobs: list[Planned], adapter: Adapter, say: Say) -> list[Out
     while groups:
         group = groups.pop(0)
         began = time.time()
-        found = _launched(group, adapter)
-        outcomes |= {outcome.key: outcome for outcome in found}
-        lost = [job for job, o in zip(group, found, strict=True) if isinstance(o, Lost)]
+        answers = _launched(group, adapter)
+        outcomes |= {outcome.key: outcome for outcome in answers}
+        lost = [job for job, o in zip(group, answers, strict=True) if isinstance(o, Lost)]
         # all of a pool's jobs are lost with one worker: those that had begun are suspects
         begun = [job for job in lost if job.folder.status().get("time", 0.0) >= began] or lost
         tries.update(job.folder.key for job in begun)
@@ -159,7 +161,7 @@ def _launched(jobs: list[Planned], adapter: Adapter) -> list[Outcome]:
     count = adapter.at_once(len(jobs))
     adapter.prepare(jobs, count)
     try:
-        with workers.told(parallel=count):
+        with workers.environment(parallel=count):
             answers = adapter.launch([job.overrides for job in jobs])
     # a worker that dies takes joblib's pool with it: the folders know what was done
     except Exception as error:  # noqa: BLE001
@@ -176,7 +178,7 @@ def outcome(answer: Any, job: Planned, began: float) -> Outcome:
     """
     if isinstance(answer, JobReturn):
         try:
-            # Hydra prints a line of its own about an exception
+            # Hydra prints a line about an exception, too
             with contextlib.redirect_stderr(io.StringIO()):
                 answer = answer.return_value
         # whatever a worker raised is this job's failure, and is reported

@@ -1,9 +1,8 @@
-"""Adapters of Hydra's launchers: what each has to be told, how many jobs it runs at once, how it
-answers.
+"""Adapters of Hydra's launchers: their settings, how many jobs run at once, and their answers.
 
-Written for Hydra's own launcher (hydra-core 1.3), hydra-joblib-launcher 1.2, hydra-submitit-launcher 1.2 and
-submitit 1.5. `adapter_of` chooses by the class that the configuration names; a launcher that is not listed is
-used as Hydra uses it.
+Written for Hydra's basic launcher (hydra-core 1.3), hydra-joblib-launcher 1.2, hydra-submitit-launcher 1.2
+and submitit 1.5. `adapter_of` chooses by the class that the configuration names; a launcher that is
+not listed is used as Hydra uses it.
 """
 
 from __future__ import annotations
@@ -54,12 +53,15 @@ class Adapter:
 
     def launch(self, overrides: Sequence[list[str]]) -> Sequence[Any]:
         """Returns an answer for each job: Hydra's JobReturn, or the exception that stands for it."""
-        found: Sequence[Any] = self.launcher.launch(list(overrides), initial_job_idx=0)
-        return found
+        answers: Sequence[Any] = self.launcher.launch(list(overrides), initial_job_idx=0)
+        return answers
 
 
 class InProcess(Adapter):
-    """Hydra's own: one job after the other. mobench runs them itself, since it has resolved them already."""
+    """Hydra's basic launcher: one job after the other.
+
+    mobench runs them itself, since it has resolved them already.
+    """
 
     here = True
 
@@ -71,7 +73,7 @@ class Joblib(Adapter):
 
     def __init__(self, launcher: Any, config: DictConfig) -> None:
         super().__init__(launcher, config)
-        self.told: int | None = None  # number of jobs at once that the workers were started with
+        self.started_for: int | None = None  # number of jobs at once that the workers were started with
 
     def at_once(self, jobs: int) -> int:
         limit = self.launcher.joblib.get("n_jobs")
@@ -80,19 +82,19 @@ class Joblib(Adapter):
         return min(jobs, limit if limit > 0 else max(1, (os.cpu_count() or 1) + 1 + limit))
 
     def prepare(self, jobs: Sequence[Planned], at_once: int) -> None:
-        if self.told not in (None, at_once):
+        if self.started_for not in (None, at_once):
             from joblib.externals.loky import get_reusable_executor
 
             # its workers keep the environment in which they were started
             get_reusable_executor().shutdown(wait=True)
-        self.told = at_once
+        self.started_for = at_once
 
 
 class Submitit(Adapter):
     """A process or a Slurm job for each, with its requeueing.
 
-    Its own `launch` asks the jobs for results one after the other, and the first that died ends the asking
-    while others still run. Here each job answers, with its error if it has one.
+    The launcher's `launch` collects results one after the other, and stops at the first job that died while
+    others still run. Here each job answers, with its error if it has one.
     """
 
     def prepare(self, jobs: Sequence[Planned], at_once: int) -> None:
@@ -115,7 +117,7 @@ class Submitit(Adapter):
         return [_answer(job) for job in jobs]
 
     def _executor(self) -> Any:
-        """Returns submitit's executor, with the parameters that the launcher's own `launch` sets."""
+        """Returns submitit's executor, with the parameters that the launcher's `launch` sets."""
         import submitit
         from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
 
@@ -188,6 +190,6 @@ def _answer(job: Any) -> Any:
         return job.results()[0]
     except FailedJobError as error:  # an exception that no job of ours lets through
         return str(error)
-    # no answer, or none that can be read; others still run, and are asked
+    # no answer, or none that can be read; the others still run and are waited for
     except Exception as error:  # noqa: BLE001
         return error

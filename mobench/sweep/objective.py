@@ -56,8 +56,10 @@ def of_job(
             f"objective={wanted} must be hypervolume, a column of final.csv, or a list of such names."
         )
     direction = sweeper.get("direction")
-    given = direction if isinstance(direction, Sequence) and not isinstance(direction, str) else [direction]
-    towards = [str(getattr(d, "name", d)) for d in (given if direction is not None else names)]
+    directions = (
+        direction if isinstance(direction, Sequence) and not isinstance(direction, str) else [direction]
+    )
+    towards = [str(getattr(d, "name", d)) for d in (directions if direction is not None else names)]
     if len(towards) != len(names):
         raise ConfigError(
             f"hydra.sweeper.direction has {len(towards)} entries, but objective has {len(names)}; "
@@ -84,18 +86,18 @@ def of_job(
     title = shown([o for o in overrides if not o.startswith("hydra")])
     pairs = list(zip(names, towards, strict=True))
     if outcome.status == "failed":
-        found = [0.0 if name == HYPERVOLUME else WORST.get(toward, math.nan) for name, toward in pairs]
+        numbers = [0.0 if name == HYPERVOLUME else WORST.get(toward, math.nan) for name, toward in pairs]
         words = f"{title} failed: {outcome.error}\n  rows and status: {outcome.folder}"
     else:
         folder = JobFolder(outcome.folder)
-        found = [value(folder, name, toward) for name, toward in pairs]
-        said = ", ".join(f"{name} {number:.6g}" for name, number in zip(names, found, strict=True))
+        numbers = [value(folder, name, toward) for name, toward in pairs]
+        values = ", ".join(f"{name} {number:.6g}" for name, number in zip(names, numbers, strict=True))
         rows = folder.final()
         status = rows.loc[rows["output"] == rows["output"].iloc[0], "status"]
         lost = status[status != "done"].value_counts().items()
         ended = ", ".join(f"{count} of {len(status)} runs {how}" for how, count in lost)
-        words = f"{title}: {said}{f' ({ended})' if ended else ''}; {outcome.folder}"
-    return (found if isinstance(wanted, list) else found[0]), words
+        words = f"{title}: {values}{f' ({ended})' if ended else ''}; {outcome.folder}"
+    return (numbers if isinstance(wanted, list) else numbers[0]), words
 
 
 def value(folder: JobFolder, name: str, direction: str | None = None) -> float:

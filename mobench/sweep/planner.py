@@ -40,7 +40,7 @@ class Use(Enum):
     PROCESS = "process"
     HERE = "here"
     FAR = "far"
-    SHOWN = "shown"
+    NOWHERE = "nowhere"
 
 
 def plan(command: Sequence[str]) -> Plan:
@@ -57,12 +57,14 @@ def plan(command: Sequence[str]) -> Plan:
         if config.hydra.sweeper["_target_"] != hydra_adapter.SWEEPER:
             raise ConfigError("Only mobench's own sweeper supports planning; omit hydra/sweeper.")
         arguments = [str(o) for o in config.hydra.overrides.task]
-        return Planner(Composer(loader, config), Use.SHOWN).plan(arguments)
+        return Planner(Composer(loader, config), Use.NOWHERE).plan(arguments)
 
 
 def merge(job: Sequence[str], command: Sequence[str], name: str) -> list[str]:
-    """Overrides of a job, those of the command line last;
-    a group that the job fixes cannot be chosen again.
+    """Returns the overrides of a job, those of the command line last.
+
+    Raises:
+        ConfigError: the command chooses a group again that the job fixes.
     """
     fixed = {key_of(o): o for o in job}
     for override in command:
@@ -93,8 +95,8 @@ class _Command:
 
     @property
     def artifact(self) -> str | None:
-        found: str | None = self.config["artifact"]["id"]
-        return found
+        artifact: str | None = self.config["artifact"]["id"]
+        return artifact
 
 
 class Planner:
@@ -126,7 +128,7 @@ class Planner:
         combinations = self.composer.combinations(arguments)
         chosen = {o for command in combinations for o in command if key_of(o) == "experiment"}
         if len(chosen) > 1:  # of one experiment Hydra has read the parameters already
-            combinations = [found for command in combinations for found in self.composer.swept(command)]
+            combinations = [swept for command in combinations for swept in self.composer.swept(command)]
         out = Plan()
         for overrides in combinations:
             if since := self._unchanged(overrides):
@@ -138,7 +140,7 @@ class Planner:
         return out
 
     def _add(self, out: Plan, command: _Command) -> None:
-        """Plan the jobs of one command."""
+        """Plans the jobs of one command."""
         config = command.config
         if config["artifact"]["depicts"] not in (None, "data"):
             raise ConfigError(
@@ -153,12 +155,12 @@ class Planner:
                 )
             out.artifacts[command.artifact] = config
             out.commands[command.artifact] = command.overrides
-        named = self._named(command)
-        jobs = {name: self._made(command, overrides) for name, overrides in named.items()}
-        kept = command.artifact is not None and self._kept_together(command, jobs)
-        for name, overrides in named.items():
+        overrides_of = self._overrides_of_jobs(command)
+        jobs = {name: self._job_or_error(command, overrides) for name, overrides in overrides_of.items()}
+        from_stored = command.artifact is not None and self._is_drawn_from_stored_rows(command, jobs)
+        for name, overrides in overrides_of.items():
             try:
-                planned = self._planned(command, jobs[name], kept)
+                planned = self._checked(command, jobs[name], from_stored)
             except MobenchError as error:
                 _note(out, command, name, error)
                 continue
@@ -166,21 +168,21 @@ class Planner:
             ready = planned if self.use is Use.PROCESS else None
             out.jobs.append(Planned(overrides, planned.config.plain, folder, command.artifact, name, ready))
 
-    def _named(self, command: _Command) -> dict[str, list[str]]:
+    def _overrides_of_jobs(self, command: _Command) -> dict[str, list[str]]:
         """Overrides of the command's jobs, by name."""
         if not command.listed:
             return {"": command.overrides}
-        found = self.composer.jobs(command.config)
+        jobs = self.composer.jobs(command.config)
         only = command.config["artifact"]["only"]
         if only is not None:
-            found = matching("artifact.only", only, found)
+            jobs = matching("artifact.only", only, jobs)
         return {
             name: [*merge(normalise(list(job)), command.overrides, name), f"artifact.job={name}"]
-            for name, job in found.items()
+            for name, job in jobs.items()
         }
 
-    def _made(self, command: _Command, overrides: list[str]) -> Job | MobenchError:
-        """The job, or why it cannot be made, which is said where its place among the others is known."""
+    def _job_or_error(self, command: _Command, overrides: list[str]) -> Job | MobenchError:
+        """Returns the job, or the error for which it cannot be made, to be raised with the job's name."""
         from mobench.jobs.build import make_job  # torch, for which `--help` need not wait
 
         try:
@@ -193,38 +195,36 @@ class Planner:
         except MobenchError as error:
             return error
 
-    def _planned(self, command: _Command, made: Job | MobenchError, kept: bool) -> Job:
-        """The job as it will run. Raises what is wrong with it."""
-        if isinstance(made, MobenchError):
-            raise made
+    def _checked(self, command: _Command, job_or_error: Job | MobenchError, from_stored: bool) -> Job:
+        """Returns the job as it will run; raises what is wrong with it."""
+        if isinstance(job_or_error, MobenchError):
+            raise job_or_error
         from mobench.jobs.job import check_device
 
         if self.use in (Use.PROCESS, Use.HERE):
-            check_device(made.config.hardware.device)
-        job = made.keeping_rows() if kept else made
+            check_device(job_or_error.config.hardware.device)
+        job = job_or_error.keeping_rows() if from_stored else job_or_error
         needed = job.config.rerun or job.config.logger.finished or not folder_of(job).done
         # to show what is there needs no data sets
-        if needed and (self.use is not Use.SHOWN or command.config["cross"]):
+        if needed and (self.use is not Use.NOWHERE or command.config["cross"]):
             job.check()
         return job
 
     def _unchanged(self, command: list[str]) -> dict[str, str]:
-        """The command's artifact and when it was drawn,
-        if neither its rows nor any code has changed since.
-        """
+        """Returns the command's artifact and when it was drawn, if no rows and no code have changed since."""
         chosen = [o.split("=", 1)[1] for o in command if key_of(o) == "experiment"]
         # whether jobs would run again, or hold code from elsewhere, is not known
         unknown = self.composer.added or any(
             key_of(o) == "rerun" or "_target_" in o or names_function(o) for o in command
         )
-        if len(chosen) != 1 or self.use is Use.SHOWN or unknown:
+        if len(chosen) != 1 or self.use is Use.NOWHERE or unknown:
             return {}
         from mobench.artifacts import freshness
 
         since = freshness.unchanged(chosen[0], command)
         return {} if since is None else {freshness.drawing_id(chosen[0], command): since}
 
-    def _kept_together(self, command: _Command, jobs: Mapping[str, Job | MobenchError]) -> bool:
+    def _is_drawn_from_stored_rows(self, command: _Command, jobs: Mapping[str, Job | MobenchError]) -> bool:
         """Returns whether an artifact that compares times, and so runs its jobs again, is drawn from rows
         that come with the project: if those of all of its jobs do, from one model of processor and one
         commit, and none are in `outputs`. On a GPU it is timed anew: those rows are of processors.
@@ -237,16 +237,16 @@ class Planner:
         for job in jobs.values():
             if isinstance(job, MobenchError):
                 return False
-            own, kept = places_of(job)
-            if own.done or not kept.done:
+            local, stored = places_of(job)
+            if local.done or not stored.done:
                 return False
-            origins.add(tuple(str(kept.meta().get(name)) for name in ("device", "git_sha", "versions")))
+            origins.add(tuple(str(stored.meta().get(name)) for name in ("device", "git_sha", "versions")))
         return len(origins) == 1
 
 
 def _note(out: Plan, command: _Command, name: str, error: MobenchError) -> None:
-    """Note why a job cannot be run, or raise it: on a board it is shown, in a free sweep it is reported
-    and the others still run, else it is the end of the command.
+    """Notes why a job cannot be run, or raises it: a board shows it, a free sweep reports it and runs the
+    others; any other command ends with it.
     """
     table = bool(command.config["cross"])
     if table and command.artifact is not None and isinstance(error, CompatibilityError):
@@ -259,13 +259,14 @@ def _note(out: Plan, command: _Command, name: str, error: MobenchError) -> None:
 
 
 def _drawn_here(artifact: str, command: Sequence[str]) -> None:
-    """Raise ConfigError for an experiment of a user's own that calls itself an artifact: nothing draws it,
-    and claims of the project's artifacts are made for the project's settings.
+    """Raises ConfigError for a user's experiment that calls itself an artifact.
+
+    Nothing draws it, and claims of the project's artifacts are made for the project's settings.
     """
-    own = [o.split("=", 1)[1] for o in command if key_of(o) == "experiment"]
-    if own and not set(own) & set(choices("experiment")):
+    experiments = [o.split("=", 1)[1] for o in command if key_of(o) == "experiment"]
+    if experiments and not set(experiments) & set(choices("experiment")):
         raise ConfigError(
-            f"The experiment {own[0]!r} sets artifact.id={artifact}, but artifacts are drawn by the files of "
-            f"experiments/ that come with mobench. Omit `artifact` (or set artifact: {{id: null}}); "
+            f"The experiment {experiments[0]!r} sets artifact.id={artifact}, but artifacts are drawn by the "
+            f"files of experiments/ that come with mobench. Omit `artifact` (or set artifact: {{id: null}}); "
             "the jobs run without it."
         )

@@ -23,31 +23,30 @@ FILE = "fastest.json"
 
 
 def fastest(question: str, ways: Mapping[str, Callable[[], object]], device: torch.device) -> str:
-    """The name of the way that takes the least time on a device.
+    """Returns the name of the way that takes the least time on a device.
 
-    An answer is stored in the cache and never changes there: a job that is resumed computes as it began. Each
+    A choice is stored in the cache and never changes there: a job that is resumed computes as it began. Each
     way is called once without a clock, and then `ROUNDS` times in turn; the least time counts. A way that
     runs out of memory is not chosen.
 
     Args:
-        question: what the ways compute, and its size; another name asks again.
+        question: what the ways compute, and its size; another question is measured anew.
     """
     path = cache_root() / FILE
     machine = f"{_name(device)}, torch {torch.__version__}"
     with alone(path):
-        answers = _stored(path)
-        own = answers.setdefault(machine, {})
-        if question not in own:
-            taken = _measured(ways, device)
-            own[question] = {
-                "choice": min(taken, key=lambda name: taken[name]),
-                "milliseconds": {name: 1e3 * seconds for name, seconds in taken.items()},
+        choices = _stored(path)
+        of_machine = choices.setdefault(machine, {})
+        if question not in of_machine:
+            seconds_of = _measured(ways, device)
+            of_machine[question] = {
+                "choice": min(seconds_of, key=lambda name: seconds_of[name]),
+                "milliseconds": {name: 1e3 * seconds for name, seconds in seconds_of.items()},
             }
-            with contextlib.suppress(
-                StoreError
-            ):  # a cache that cannot be written costs a measurement each time
-                write_json(path, answers)
-    choice = str(own[question]["choice"])
+            # a cache that cannot be written costs a measurement each time
+            with contextlib.suppress(StoreError):
+                write_json(path, choices)
+    choice = str(of_machine[question]["choice"])
     if choice not in ways:
         raise StoreError(
             f"{path} names {choice!r} for {question}; expected one of {', '.join(ways)}. Delete the file."
@@ -56,31 +55,31 @@ def fastest(question: str, ways: Mapping[str, Callable[[], object]], device: tor
 
 
 def _name(device: torch.device) -> str:
-    """The device, with what else decides how fast it is."""
+    """Returns the name of the device, for a processor with the number of threads."""
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
     return f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} thread(s)"
 
 
 def _stored(path: Path) -> dict[str, Any]:
-    """All answers.
+    """Returns the choices of all devices.
 
     Raises:
         StoreError: the file holds something else.
     """
     try:
-        found = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except FileNotFoundError:
         return {}
     except ValueError as error:
         raise StoreError(f"{path} is damaged ({error}); delete it.") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise StoreError(f"{path} is damaged (expected a mapping); delete it.")
-    return found
+    return content
 
 
 def _measured(ways: Mapping[str, Callable[[], object]], device: torch.device) -> dict[str, float]:
-    """Seconds of each way."""
+    """Returns the seconds that each way takes."""
     taken: dict[str, float] = {}
     for k in range(ROUNDS + 1):
         for name, work in ways.items():

@@ -36,18 +36,18 @@ def fields(
     """Returns a node that is a mapping and has these fields, each of one of its kinds (an int is a float).
 
     Raises:
-        MobenchError: it is another node; with `where`, what was found and what was expected.
+        MobenchError: it is another node; the message has `where`, the node and what was expected.
     """
     if not isinstance(node, dict):
         raise error(f"{where} is {shown(node)}; expected a mapping with {', '.join(kinds) or 'names'}.")
     for name, kind in kinds.items():
-        several = kind if isinstance(kind, tuple) else (kind,)
-        wanted = (*several, int) if float in several else several
+        allowed = kind if isinstance(kind, tuple) else (kind,)
+        accepted = (*allowed, int) if float in allowed else allowed
         value = node.get(name)
-        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in several):
-            words = " or ".join("null" if each is type(None) else each.__name__ for each in several)
-            found = f"is {shown(value)}" if name in node else "is missing"
-            raise error(f"{where}: {name} {found}; expected {words}.")
+        if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in allowed):
+            words = " or ".join("null" if each is type(None) else each.__name__ for each in allowed)
+            fault = f"is {shown(value)}" if name in node else "is missing"
+            raise error(f"{where}: {name} {fault}; expected {words}.")
     return node
 
 

@@ -53,7 +53,7 @@ def _arithmetic(products: str) -> Iterator[None]:
 
 
 def synchronize(device: torch.device) -> None:
-    """Waits until a GPU has done all that it was given: only then does the clock speak of its work."""
+    """Waits until a GPU has done all work in its queue: a clock that is read earlier does not measure it."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -92,7 +92,7 @@ class Laps:
     def taken(self) -> float:
         """Returns the seconds of all laps since the last call; after `synchronize`."""
         milliseconds = sum(first.elapsed_time(last) for first, last in self._events)
-        found = self._seconds + milliseconds / 1e3
+        seconds = self._seconds + milliseconds / 1e3
         self._events.clear()
         self._seconds = 0.0
-        return found
+        return seconds

@@ -5,7 +5,7 @@ The operating system takes a lock back when its process ends, however it ends. U
 out GPUs (`gres`); only several in one allocation are locked.
 
 Other users and other programs take no such locks. What they hold shows in a GPU's free memory, which
-`nvidia-smi` is asked for where there is one: of GPUs with as many jobs of ours, the one with the most free
+`nvidia-smi` reports where it is installed: of GPUs with as many jobs of ours, the one with the most free
 memory is taken, and none with less than LEAST.
 """
 
@@ -38,15 +38,16 @@ def folder() -> Path:
 
 
 def visible() -> list[str]:
-    """Returns an identifier of each CUDA device that this process sees,
-    wherever CUDA_VISIBLE_DEVICES puts it in the order.
+    """Returns an identifier of each CUDA device that this process sees, in its order.
+
+    An identifier stays the same whatever the order in CUDA_VISIBLE_DEVICES.
     """
-    found = (torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count()))
-    return [str(getattr(p, "uuid", i)) for i, p in enumerate(found)]
+    devices = (torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count()))
+    return [str(getattr(p, "uuid", i)) for i, p in enumerate(devices)]
 
 
 def free_memory() -> dict[str, int]:
-    """MiB that are free on each GPU of the machine, by what identifies it; empty where nobody says."""
+    """Returns the free MiB of each GPU of the machine by its identifier; empty without `nvidia-smi`."""
     if shutil.which(QUERY[0]) is None:
         return {}
     try:
@@ -57,15 +58,15 @@ def free_memory() -> dict[str, int]:
         return {}
 
 
-def _order(ids: Sequence[str], free: Mapping[str, int], asked: bool) -> list[tuple[int, str]]:
+def _order(ids: Sequence[str], free: Mapping[str, int], by_number: bool) -> list[tuple[int, str]]:
     """Number and name of the devices that a job may take, from the most free memory on."""
-    enough = [(i, name) for i, name in enumerate(ids) if asked or free.get(name, LEAST) >= LEAST]
+    enough = [(i, name) for i, name in enumerate(ids) if by_number or free.get(name, LEAST) >= LEAST]
     return sorted(enough, key=lambda place: -free.get(place[1], 0))
 
 
 @contextlib.contextmanager
 def take(
-    ids: Sequence[str], each: int = 1, title: str = "", root: Path | None = None, asked: bool = False
+    ids: Sequence[str], each: int = 1, title: str = "", root: Path | None = None, by_number: bool = False
 ) -> Iterator[int]:
     """The number of a device in `ids` that fewer than `each` jobs hold, until the end of the block.
 
@@ -73,7 +74,7 @@ def take(
 
     The devices are tried from the least used on: with each = 2 no GPU gets a second job while another has
     none. Of those with as many, the one with the most free memory comes first; one with less than LEAST MiB
-    is left to whoever fills it, unless the user `asked` for it by its number.
+    is not taken, unless the user chose it `by_number`.
     """
     base = root or folder()
     try:
@@ -83,10 +84,10 @@ def take(
             f"The lock files of the GPUs cannot be stored in {base}: {error.strerror}. Set TMPDIR to your "
             "own folder."
         ) from error
-    said = False
+    announced = False
     while True:
         free = free_memory()
-        usable = _order(ids, free, asked)
+        usable = _order(ids, free, by_number)
         for place in range(each):
             for number, name in usable:
                 handle = (base / f"{name}.{place}.lock").open("a")
@@ -100,8 +101,8 @@ def take(
                 finally:
                     handle.close()
                 return
-        if not said:
-            said = True
+        if not announced:
+            announced = True
             where = f"{len(ids)} GPU{'s are' if len(ids) > 1 else ' is'} in use (locks in {base}"
             left_out = set(ids) - {name for _, name in usable}
             full = [f"{free[name]} MiB on GPU {name}" for name in sorted(left_out)]
@@ -113,19 +114,19 @@ def take(
 
 @contextlib.contextmanager
 def device(name: str, each: int = 1, title: str = "") -> Iterator[str]:
-    """The device of a job: `cuda` becomes a free `cuda:N`; a `cuda:N` that is asked for is waited for.
+    """The device of a job: `cuda` becomes a free `cuda:N`; a job that names `cuda:N` waits for that one.
 
     `cpu` stays, and so does `cuda` where Slurm gave the job one GPU.
     """
-    kind, _, asked = name.partition(":")
+    kind, _, number = name.partition(":")
     count = torch.cuda.device_count() if kind == "cuda" else 0
-    if count == 0 or (count == 1 and "SLURM_JOB_ID" in os.environ) or int(asked or 0) >= count:
+    if count == 0 or (count == 1 and "SLURM_JOB_ID" in os.environ) or int(number or 0) >= count:
         yield name  # whoever moves the job there says what is wrong with it
         return
     ids = visible()
-    if asked:
-        with take([ids[int(asked)]], each, title, asked=True):
+    if number:
+        with take([ids[int(number)]], each, title, by_number=True):
             yield name
         return
-    with take(ids, each, title) as number:
-        yield f"cuda:{number}"
+    with take(ids, each, title) as free:
+        yield f"cuda:{free}"

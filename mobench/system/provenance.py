@@ -68,14 +68,14 @@ def describe() -> dict[str, Any]:
 
 def changes() -> str:
     """Changes of the checkout that are in no commit, as a diff; empty where there are none."""
-    found = _git("diff", "HEAD", "--no-color", "--no-ext-diff")
-    return f"{found}\n" if found else ""
+    diff = _git("diff", "HEAD", "--no-color", "--no-ext-diff")
+    return f"{diff}\n" if diff else ""
 
 
 def installed() -> list[str]:
     """Every installed package as name==version, in order."""
-    found = {d.metadata["Name"].lower().replace("_", "-"): d.version for d in distributions()}
-    return [f"{name}=={number}" for name, number in sorted(found.items())]
+    versions_of = {d.metadata["Name"].lower().replace("_", "-"): d.version for d in distributions()}
+    return [f"{name}=={number}" for name, number in sorted(versions_of.items())]
 
 
 @functools.cache
@@ -102,7 +102,7 @@ def digest(paths: Iterable[Path], base: Path) -> str:
 
 @functools.cache
 def files_at_start() -> str:
-    """Returns the hash of the files and of the versions when it was first asked for in this process.
+    """Returns the hash of the files and of the versions at this function's first call in the process.
 
     The papers' files, which lie inside the package when it is installed, are left out.
     """
@@ -132,7 +132,7 @@ def _processor() -> str:
 
 
 def stamp(device: torch.device | None = None) -> dict[str, Any]:
-    """Everything above with today's date."""
+    """Returns code, versions, device and date."""
     return {
         **code(),
         "versions": versions(),
@@ -158,7 +158,7 @@ def this_process(device: torch.device) -> dict[str, Any]:
 
 
 def differences(before: Iterable[Mapping[str, Any]], here: Mapping[str, Any]) -> str:
-    """Returns in words what code and packages of earlier processes were, where this one has others."""
+    """Returns in words which code and packages of earlier processes differ from this one's."""
     words: dict[str, None] = {}
     for one in before:
         said = [

@@ -27,12 +27,12 @@ class Signals:
 
     def note(self, number: int, frame: object = None) -> None:
         """The handler."""
-        if number in STOP and number in self.pending and self._own(number):
-            raise KeyboardInterrupt  # asked twice: do not wait for the end of a long step
+        if number in STOP and number in self.pending and self._default(number):
+            raise KeyboardInterrupt  # the second signal: do not wait for the end of a long step
         self.pending.append(number)
 
-    def _own(self, number: int) -> bool:
-        """Returns whether nobody but Python handled the signal before."""
+    def _default(self, number: int) -> bool:
+        """Returns whether only Python's default handled the signal before."""
         before = self.before.get(number)
         return before is signal.default_int_handler or not callable(before)
 
@@ -41,20 +41,18 @@ class Signals:
         arrived = self.pending
         self.pending = []
         for number in dict.fromkeys(arrived):
-            if not self._own(number):
+            if not self._default(number):
                 handler: Callable[[int, object], Any] = self.before[number]
                 handler(number, None)
         return self._stop(arrived)
 
     @property
     def stop(self) -> bool:
-        """True if a signal that nobody else handles asks to stop: for a job that has ended,
-        and needs nothing put back.
-        """
+        """True if a signal that nobody else handles asks to stop; hands no signal on."""
         return self._stop(self.pending)
 
     def _stop(self, numbers: Sequence[int]) -> bool:
-        return any(number in STOP and self._own(number) for number in numbers)
+        return any(number in STOP and self._default(number) for number in numbers)
 
 
 @contextlib.contextmanager
@@ -63,13 +61,13 @@ def caught() -> Iterator[Signals]:
 
     Outside the main thread Python allows no handlers: nothing is caught there.
     """
-    found = Signals()
+    signals = Signals()
     if threading.current_thread() is not threading.main_thread():
-        yield found
+        yield signals
         return
-    found.before = {number: signal.signal(number, found.note) for number in (*STOP, *SAVE)}
+    signals.before = {number: signal.signal(number, signals.note) for number in (*STOP, *SAVE)}
     try:
-        yield found
+        yield signals
     finally:
-        for number, before in found.before.items():
+        for number, before in signals.before.items():
             signal.signal(number, before if before is not None else signal.SIG_DFL)
