@@ -1,5 +1,6 @@
-"""The configuration of one job, composed in any Python process: what Hydra's command line reads,
-and no state left behind.
+"""The configuration of one job, composed in any Python process as by Hydra's command line.
+
+No state is left behind.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ SPECIAL = {"null", "true", "false", "nan", "inf"}  # words that are no text to H
 
 
 def explain(error: Exception) -> str:
-    """Hydra's message, with the nearest known key or choice."""
+    """Returns Hydra's message, with the nearest known key or choice."""
     text = str(error).strip()
     if isinstance(error, OverrideParseException) and "=" in error.override:
         return _unreadable(error.override, text)
@@ -52,11 +53,13 @@ def explain(error: Exception) -> str:
     if removed := re.search(
         r"Error resolving interpolation '([^']*)', possible interpolation keys: (.*)", text
     ):
-        gone = [name for name in re.findall(r"\$\{(\w+)\}", removed[1]) if name not in removed[2].split(", ")]
+        removed_groups = [
+            name for name in re.findall(r"\$\{(\w+)\}", removed[1]) if name not in removed[2].split(", ")
+        ]
         return "\n".join(
             f"~{name} removes a group on which other groups depend; choose {name}="
             f"{'none, which has the same effect' if name == 'protocol' else 'NAME instead'}."
-            for name in gone
+            for name in removed_groups
         )
     missing = re.search(r"Could not find '([\w/-]+)/([^'/]*)'", text)
     key = re.search(r"Key '([^']+)' (?:is )?not in", text) or re.search(r"Could not override '([^']+)'", text)
@@ -134,7 +137,7 @@ def text(value: Any, key: str = "value") -> str:
         if WORD.fullmatch(value) and value.lower() not in SPECIAL:
             return value
         # a backslash is special in front of a quote only
-        inner = re.sub(r"(\\*)('|\Z)", lambda found: found[1] * 2 + (r"\'" if found[2] else ""), value)
+        inner = re.sub(r"(\\*)('|\Z)", lambda match: match[1] * 2 + (r"\'" if match[2] else ""), value)
         return f"'{inner}'"
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{_word(k, key)}:{text(v, key)}" for k, v in value.items()) + "}"
@@ -171,7 +174,7 @@ def hydra_errors(arguments: Sequence[str]) -> Iterator[None]:
 
 
 def _one_job(arguments: Sequence[str]) -> None:
-    """Raise ConfigError for what makes several jobs, or none."""
+    """Raises ConfigError for arguments that make several jobs, or none."""
     for argument in arguments:
         if argument.startswith("-"):
             raise ConfigError(
@@ -200,7 +203,7 @@ def compose(arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def _experiment(arguments: Sequence[str]) -> list[str]:
-    """An experiment of the user's own may be one job; an artifact never is.
+    """Returns the arguments with the user's experiment, which may be one job; an artifact never is.
 
     Raises:
         ConfigError: it is an artifact, unknown, or there are several.

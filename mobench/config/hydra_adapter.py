@@ -8,7 +8,7 @@ omegaconf 2.4.1rc1 (`campaigns/prerelease.py`). With another version, read here 
 - the loader of configurations, and the repository of its files;
 - the sweeper that expands `a=1,2`;
 - what Hydra keeps for a whole process: its store, its version, OmegaConf's resolvers;
-- OmegaConf's parser of interpolations, which is asked for the same few in every configuration.
+- OmegaConf's parser of interpolations, which gets the same few in every configuration.
 """
 
 from __future__ import annotations
@@ -101,10 +101,10 @@ Stamp = tuple[int, int] | None
 
 def _stamp(path: str) -> Stamp:
     try:
-        found = os.stat(path)  # noqa: PTH116  a Path costs as much as the question
+        status = os.stat(path)  # noqa: PTH116  a Path costs as much as the question
     except FileNotFoundError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 class Files(ConfigRepository):
@@ -165,8 +165,8 @@ class Loader(ConfigLoaderImpl):
     ) -> DictConfig:
         """Returns the composed configuration of a command line, with Hydra's own node."""
         parsed = parsed_overrides(overrides)
-        meant = _with_own_problem(parsed)
-        base, values = self._base(config_name, meant, run_mode, from_shell, validate_sweep_overrides)
+        expanded = _with_user_problem(parsed)
+        base, values = self._base(config_name, expanded, run_mode, from_shell, validate_sweep_overrides)
         config = copy.deepcopy(base.whole)
         _set_values(config, values)
         task = [override for override in parsed if not override.is_hydra_override()]
@@ -179,10 +179,10 @@ class Loader(ConfigLoaderImpl):
     def _parse_overrides_and_create_caching_repo(
         self, config_name: str | None, overrides: list[str]
     ) -> tuple[list[Override], CachingConfigRepository]:
-        """Does what Hydra's own does, but reads no override a second time."""
+        """Does what Hydra's method does, but reads no override a second time."""
         parsed = parsed_overrides(overrides)
         repository = CachingConfigRepository(self.repository)
-        self.copied = cast(Files, repository.delegate)  # which Hydra asks in place of ours
+        self.copied = cast(Files, repository.delegate)  # which Hydra reads in place of ours
         self._process_config_searchpath(config_name, parsed, repository)
         return parsed, repository
 
@@ -196,7 +196,7 @@ class Loader(ConfigLoaderImpl):
 
     def job(self, config_name: str, overrides: Sequence[str]) -> tuple[DictConfig, DictConfig]:
         """Returns the configuration of one job, and Hydra's own node of its files, to be read only."""
-        base, values = self._base(config_name, _with_own_problem(parsed_overrides(overrides)), RunMode.RUN)
+        base, values = self._base(config_name, _with_user_problem(parsed_overrides(overrides)), RunMode.RUN)
         config = copy.deepcopy(base.job)
         _set_values(config, values)
         return config, base.whole.hydra
@@ -236,11 +236,11 @@ class Loader(ConfigLoaderImpl):
 
     def _folders(self, choices: Sequence[str]) -> tuple[Path, ...]:
         """Returns the folders of the files that may be read; none where they are not known."""
-        if set(ConfigStore.instance().repo) - OWN_NODES:  # nodes of the user's own, which may change
+        if set(ConfigStore.instance().repo) - OWN_NODES:  # nodes of the user, which may change
             return ()
         items = self.get_search_path().get_path()
         places = [str(item.path) for item in items if item.provider not in ("hydra", "schema")]
-        folders = [searchpath.folder(place) for place in [*places, *searchpath.named(choices)]]
+        folders = [searchpath.folder(place) for place in [*places, *searchpath.folder_names(choices)]]
         return () if None in folders else tuple(folder for folder in folders if folder)
 
 
@@ -251,28 +251,28 @@ OWN_NODES = {"hydra", "schema.yaml", "_dummy_empty_config_.yaml"}  # of Hydra's 
 
 def _stamps(folders: Sequence[Path], choices: Sequence[str]) -> dict[str, Stamp]:
     """Returns the stamps of folders and of all in them: each changes when a file in it comes or goes."""
-    found: dict[str, Stamp] = {}
+    stamps: dict[str, Stamp] = {}
     unread = [] if any("experiment" in choice for choice in choices) else ["experiment"]
     for top in folders:
         for folder, inside, _ in os.walk(top, followlinks=True):
-            found[folder] = _stamp(folder)
+            stamps[folder] = _stamp(folder)
             inside[:] = [name for name in inside if name not in unread]
-    return found
+    return stamps
 
 
-def _with_own_problem(parsed: list[Override]) -> list[Override]:
+def _with_user_problem(parsed: list[Override]) -> list[Override]:
     """Returns overrides with what `problem=file.py:make` stands for; of several problems the last counts."""
     chosen = [o for o in parsed if o.key_or_group == "problem" and not o.is_sweep_override()]
-    named = [o for o in chosen if names_function(str(o.input_line))]
-    if not named:
+    by_function = [o for o in chosen if names_function(str(o.input_line))]
+    if not by_function:
         return parsed
-    if chosen[-1] is not named[-1]:
-        return [o for o in parsed if o not in named]
-    from mobench.config import named as functions  # torch, and the user's file
+    if chosen[-1] is not by_function[-1]:
+        return [o for o in parsed if o not in by_function]
+    from mobench.config import named  # torch, and the user's file
 
     rest = [o for o in parsed if o not in chosen]
-    own = functions.overrides(str(named[-1].value()), {o.key_or_group for o in rest})
-    return [*parsed_overrides(normalise(own)), *rest]
+    of_problem = named.overrides(str(by_function[-1].value()), {o.key_or_group for o in rest})
+    return [*parsed_overrides(normalise(of_problem)), *rest]
 
 
 def _set_values(config: DictConfig, values: list[Override]) -> None:
@@ -301,8 +301,8 @@ def loader(folder: str) -> Loader:
 def combinations(source: ConfigLoader, overrides: Sequence[str]) -> list[list[str]]:
     """Returns the commands that a sweep consists of: `a=1,2 b=3` is two."""
     parser = OverridesParser.create(config_loader=source)  # which `glob` looks into
-    (found,) = BasicSweeper.split_arguments(parser.parse_overrides(list(overrides)), None)
-    return [list(command) for command in found]
+    (commands,) = BasicSweeper.split_arguments(parser.parse_overrides(list(overrides)), None)
+    return [list(command) for command in commands]
 
 
 def added_folders(source: ConfigLoader) -> list[str]:
@@ -315,8 +315,8 @@ def added_folders(source: ConfigLoader) -> list[str]:
 
 @contextlib.contextmanager
 def apart() -> Iterator[None]:
-    """Hydra as mobench's command line sets it up; what this process made of Hydra comes back afterwards."""
-    # Hydra's own plug-ins enter the store when they are first looked for, and have to stay there
+    """Sets Hydra up as mobench's command line does, and restores the process' state of Hydra afterwards."""
+    # Hydra's plug-ins enter the store when they are first looked for, and have to stay there
     Plugins.instance()
     store = ConfigStore.instance()
     base = version.VersionBase.instance()
@@ -341,7 +341,7 @@ def _groups_of(repository: dict[str, Any]) -> dict[str, Any]:
 
 
 def set_version() -> None:
-    """Tells Hydra 1.3 which version's rules it follows; later ones have only their own."""
+    """Makes Hydra 1.3 follow the rules of VERSION_BASE; later versions have no other rules."""
     if hasattr(version, "base_at_least"):
         version.setbase(VERSION_BASE)
 
@@ -388,8 +388,8 @@ def command(
     sweep: Sweep,
     asks: bool = True,
 ) -> Any:
-    """Does what `hydra.main` does with a command line, but takes the line as an argument, returns what came
-    out, and lets every exception through.
+    """Does what `hydra.main` does with a command line, but takes the line as an argument, returns the
+    result, and lets every exception through.
 
     Args:
         arguments: flags and overrides.
@@ -400,31 +400,31 @@ def command(
     """
     set_version()
     parser = get_args_parser()
-    given = parser.parse_args(list(arguments))
-    path = create_config_search_path(_place(given.config_path) if given.config_path else folder)
-    if given.config_dir is not None:
-        added = Path(given.config_dir).absolute()
+    options = parser.parse_args(list(arguments))
+    path = create_config_search_path(_place(options.config_path) if options.config_path else folder)
+    if options.config_dir is not None:
+        added = Path(options.config_dir).absolute()
         if not added.is_dir():
             raise SearchPathException(f"Additional config directory '{added}' not found")
         path.prepend(
             provider="command-line", path=f"file://{added}", anchor=SearchPathQuery(provider="schema")
         )
-    name = given.config_name or CONFIG
+    name = options.config_name or CONFIG
     hydra = Hydra(task_name=NAME, config_loader=Loader(path))
     GlobalHydra.instance().initialize(hydra)
     try:
-        if given.hydra_help:
-            return hydra.hydra_help(config_name=name, args_parser=parser, args=given)
-        if given.cfg:
-            return hydra.show_cfg(name, given.overrides, given.cfg, given.package, given.resolve)
-        if given.shell_completion:
-            return hydra.shell_completion(name, given.overrides)
-        if given.info is not None:
-            return hydra.show_info(given.info, name, given.overrides)
-        overrides = list(given.overrides)
+        if options.hydra_help:
+            return hydra.hydra_help(config_name=name, args_parser=parser, args=options)
+        if options.cfg:
+            return hydra.show_cfg(name, options.overrides, options.cfg, options.package, options.resolve)
+        if options.shell_completion:
+            return hydra.shell_completion(name, options.overrides)
+        if options.info is not None:
+            return hydra.show_info(options.info, name, options.overrides)
+        overrides = list(options.overrides)
         mode = _mode(hydra.config_loader, name, overrides) if asks else None
-        if mode is None or (given.multirun and mode is RunMode.RUN):
-            mode = RunMode.MULTIRUN if given.multirun else RunMode.RUN
+        if mode is None or (options.multirun and mode is RunMode.RUN):
+            mode = RunMode.MULTIRUN if options.multirun else RunMode.RUN
             overrides.append(f"hydra.mode={mode.name}")
         if mode is RunMode.RUN:
             return hydra.run(config_name=name, task_function=single, overrides=overrides).return_value
@@ -434,7 +434,7 @@ def command(
 
 
 def _mode(source: ConfigLoader, name: str, overrides: list[str]) -> RunMode | None:
-    """Returns what a file says about `hydra.mode`; None where it says nothing, or cannot be read."""
+    """Returns `hydra.mode` as files set it; None where none does, or one cannot be read."""
     try:
         # Hydra 1.4 itself looks only into the file at the top
         config = source.load_configuration(name, overrides, RunMode.MULTIRUN, validate_sweep_overrides=False)
@@ -445,12 +445,12 @@ def _mode(source: ConfigLoader, name: str, overrides: list[str]) -> RunMode | No
 
 
 def _place(path: str) -> str:
-    """A folder as Hydra takes it, from where the command is called."""
+    """Returns a folder as Hydra takes it; a relative path starts at the working folder."""
     return path if "://" in path else str(Path(path).absolute())
 
 
 def sweeper_of(config: DictConfig, context: HydraContext, worker: Task) -> Sweeper:
-    """Returns the sweeper of somebody else's that a configuration names."""
+    """Returns the sweeper that a configuration names, another than mobench's."""
     return Plugins.instance().instantiate_sweeper(config=config, hydra_context=context, task_function=worker)
 
 
@@ -460,6 +460,6 @@ def _multirun(hydra: Hydra, name: str, overrides: list[str], sweep: Sweep) -> An
     callbacks = Callbacks(config)
     callbacks.on_multirun_start(config=config, config_name=name)
     context = HydraContext(config_loader=hydra.config_loader, callbacks=callbacks)
-    found = sweep(config, context, [str(override) for override in config.hydra.overrides.task])
+    result = sweep(config, context, [str(override) for override in config.hydra.overrides.task])
     callbacks.on_multirun_end(config=config, config_name=name)
-    return found
+    return result

@@ -1,5 +1,7 @@
-"""Problems of one's own that a command names by the function that makes them: `problem=file.py:make`,
-`problem=package.module:make`.
+"""A user's problems, which a command names by the functions that make them.
+
+    problem=file.py:make
+    problem=package.module:make
 
 Each process that composes such a job calls the function, so it can be swept, sent to workers and resumed. It
 is the job of `mobench.run(problem=make())`: identified by what the problem's functions compute, and by no
@@ -33,16 +35,16 @@ class OwnProblem(Protocol):
 
     def code(self) -> str: ...
 
-    def overrides(self, code: str, given: Collection[str]) -> list[str]: ...
+    def overrides(self, code: str, keys: Collection[str]) -> list[str]: ...
 
 
-def overrides(choice: str, given: Collection[str]) -> list[str]:
+def overrides(choice: str, keys: Collection[str]) -> list[str]:
     """Returns the overrides that choose the problem which a function makes, and keeps its functions for the
     jobs of this process.
 
     Args:
         choice: `file.py:make` or `package.module:make`.
-        given: keys that the user sets.
+        keys: those that the user sets.
 
     Raises:
         ConfigError: there is no such function, it fails, or its problem cannot be identified.
@@ -52,13 +54,13 @@ def overrides(choice: str, given: Collection[str]) -> list[str]:
     if path.suffix != ".py":
         problem, code = _made(choice, place, name, None)
     elif path.is_file():
-        found = path.stat()  # a file that has changed is read again, what it imports is not
-        problem, code = _made(choice, str(path), name, (found.st_mtime_ns, found.st_size))
+        status = path.stat()  # a file that has changed is read again, what it imports is not
+        problem, code = _made(choice, str(path), name, (status.st_mtime_ns, status.st_size))
     else:
         near = suggest(path.name, sorted(file.name for file in path.parent.glob("*.py")))
         raise ConfigError(f"problem={choice}: there is no file {path}.{near}")
     keep(code, problem.functions)
-    return problem.overrides(code, given)
+    return problem.overrides(code, keys)
 
 
 @functools.cache
@@ -67,10 +69,10 @@ def _made(choice: str, place: str, name: str, _stamp: tuple[int, int] | None) ->
     with _explained(f"problem={choice} cannot be imported"):
         module = _imported(place)
     if not callable(getattr(module, name, None)):
-        own = [key for key, value in vars(module).items() if _defined(module, value)]
+        functions = [key for key, value in vars(module).items() if _defined(module, value)]
         raise ConfigError(
             f"problem={choice}: {place} has no function {name!r}; write problem={place}:FUNCTION. Its "
-            f"functions are {', '.join(own) or 'none'}.{suggest(name, own)}"
+            f"functions are {', '.join(functions) or 'none'}.{suggest(name, functions)}"
         )
     with _explained(f"problem={choice} is called without arguments and fails"):
         problem = getattr(module, name)()
@@ -89,7 +91,7 @@ def _defined(module: ModuleType, value: object) -> bool:
 
 
 def _imported(place: str) -> ModuleType:
-    """Imports a file, or a module by its name; its neighbours are found as those of a program."""
+    """Imports a file, or a module by its name; it may import files beside it, as a program may."""
     path = Path(place)
     folder = str(path.parent if path.suffix == ".py" else Path.cwd())
     if folder not in sys.path:
@@ -101,7 +103,7 @@ def _imported(place: str) -> ModuleType:
     module = ModuleType(f"own_{hashlib.sha256(place.encode()).hexdigest()}")
     module.__file__ = place
     sys.modules[module.__name__] = module
-    # no bytecode on disk, which is told from newer text by whole seconds
+    # no bytecode on disk, whose age is compared with the text's in whole seconds
     code = compile(path.read_bytes(), place, "exec", dont_inherit=True)
     exec(code, vars(module))  # noqa: S102  the user's own file
     return module
@@ -109,7 +111,7 @@ def _imported(place: str) -> ModuleType:
 
 @contextlib.contextmanager
 def _explained(what: str) -> Iterator[None]:
-    """Raises whatever a user's code raises as a ConfigError, with the last line of it."""
+    """Raises the error of a user's code as a ConfigError, with the last line of that code."""
     try:
         yield
     except MobenchError as error:

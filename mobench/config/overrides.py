@@ -43,7 +43,7 @@ def normalise(overrides: Sequence[str]) -> list[str]:
         meant = " ".join(f"{group}={name}" for name, group in bare.items())
         raise ConfigError(f"{' '.join(bare)}: names need their key; write {meant}.")
     out = []
-    given = {o.partition("=")[0] for o in overrides}
+    keys = {o.partition("=")[0] for o in overrides}
     ways = [o for o in overrides if _WAYS.match(o)]
     counted = [o for o in ways if o.startswith(("preferences=", "preferences.count="))]
     if counted and len(ways) > len(counted):
@@ -75,7 +75,7 @@ def normalise(overrides: Sequence[str]) -> list[str]:
         if match := _COUNT.match(override):
             override = f"preferences.count={match[1]}"
         if match := _PREFERENCES.match(override):
-            others = {f"preferences.{way}" for way in TAKEN_BACK if way != match[1]} - given
+            others = {f"preferences.{way}" for way in TAKEN_BACK if way != match[1]} - keys
             out += [f"{key}=null" for key in sorted(others)]
         elif _TARGETED.match(override):
             override = f"++{override}"
@@ -84,7 +84,7 @@ def normalise(overrides: Sequence[str]) -> list[str]:
 
 
 def shown(overrides: Sequence[str]) -> str:
-    """The overrides as a person would write them: without what `normalise` added."""
+    """Returns the overrides as a person would write them: without what `normalise` added."""
     typed = [
         o.removeprefix("++") for o in overrides if o not in {f"preferences.{way}=null" for way in TAKEN_BACK}
     ]
@@ -101,8 +101,8 @@ def names_function(override: str) -> bool:
     name of a file of the configuration, none of which has a colon.
     """
     key, _, value = override.partition("=")
-    own = "${" not in value and (":" in value or value.rstrip("'\"").endswith(".py"))
-    return key.lstrip("+") == "problem" and own
+    is_function = "${" not in value and (":" in value or value.rstrip("'\"").endswith(".py"))
+    return key.lstrip("+") == "problem" and is_function
 
 
 def changed(overrides: Sequence[str]) -> list[str]:
@@ -124,10 +124,12 @@ def _harmless(key: str) -> bool:
     return group in HARMLESS or key == "artifact.only"
 
 
-def expand_experiments(overrides: Sequence[str], own: Sequence[str] = ()) -> tuple[list[str], bool]:
-    """`+experiment=ferero/all` and `+experiment=all` become the list of artifacts; True if there are several.
+def expand_experiments(
+    overrides: Sequence[str], user_experiments: Sequence[str] = ()
+) -> tuple[list[str], bool]:
+    """Replaces `+experiment=ferero/all` and `+experiment=all` by artifacts; True if there are several.
 
-    own: names of a user's own experiments, in folders of the search path. `all` means the project's;
+    user_experiments: names of a user's experiments, in folders of the search path. `all` means the project's;
     `GROUP/all` takes both.
 
     Raises ConfigError for an unknown one, with a suggestion.
@@ -138,17 +140,17 @@ def expand_experiments(overrides: Sequence[str], own: Sequence[str] = ()) -> tup
         key, _, value = override.partition("=")
         if key in ("+experiment", "experiment"):
             artifacts = choices("experiment")
-            known = sorted({*artifacts, *own})
+            known = sorted({*artifacts, *user_experiments})
             chosen: list[str] = []
             for name in value.split(","):
-                if name == "all" and name not in own:
+                if name == "all" and name not in user_experiments:
                     chosen += artifacts
-                elif name.endswith("/all") and name not in own:
+                elif name.endswith("/all") and name not in user_experiments:
                     chosen += [k for k in known if k.startswith(name[:-3])]
                 elif name in known:
                     chosen.append(name)
                 else:
-                    words = unknown("experiment", name, dict.fromkeys([*sorted(own), *known]))
+                    words = unknown("experiment", name, dict.fromkeys([*sorted(user_experiments), *known]))
                     raise ConfigError(
                         f"{words} PAPER/all and all stand for several. "
                         "To use your own files, put them in CONF/experiment and add "
@@ -165,7 +167,7 @@ def expand_experiments(overrides: Sequence[str], own: Sequence[str] = ()) -> tup
 
 
 def check_single(config: Mapping[str, Any]) -> None:
-    """Raise ConfigError if a configuration that is to run as one job lists several."""
+    """Raises ConfigError if a configuration that is to run as one job lists several."""
     listed = next((key for key in ("jobs", "grid", "like", "cross") if config.get(key)), None)
     if listed:
         raise ConfigError(

@@ -174,13 +174,13 @@ class Root:
 
 def conf_dir() -> Path:
     """The configuration folder: inside the installed package, or beside it in a checkout."""
-    found = paths.beside("conf")
-    if not (found / "config.yaml").exists():
+    folder = paths.beside("conf")
+    if not (folder / "config.yaml").exists():
         raise ConfigError(
             f"The configuration folder was found neither in {paths.package()} nor next to it; "
             "reinstall mobench."
         )
-    return found
+    return folder
 
 
 def register_resolver() -> None:
@@ -196,16 +196,17 @@ def _at(smoke: Any, laptop: Any, paper: Any, *, _root_: DictConfig) -> Any:
 
 
 def choices(group: str, *extra: Path, alone: bool = False) -> list[str]:
-    """Names of a configuration group, nested ones with slashes; with those of further folders,
-    or `alone` of these.
+    """Returns the names of a configuration group, nested ones with slashes; with those of further folders.
+
+    `alone`: only those of the further folders.
     """
-    found: set[str] = set()
+    names: set[str] = set()
     for base in [*([] if alone else [conf_dir()]), *extra]:
         top = os.path.join(base, group)  # noqa: PTH118  paths of a thousand files are slow
         for folder, _, files in os.walk(top):
             inside = folder[len(top) :].strip(os.sep)
-            found |= {f"{inside}/{name}".strip("/")[:-5] for name in files if name.endswith(".yaml")}
-    return sorted(found)
+            names |= {f"{inside}/{name}".strip("/")[:-5] for name in files if name.endswith(".yaml")}
+    return sorted(names)
 
 
 def plain(cfg: DictConfig) -> dict[str, Any]:
@@ -243,9 +244,9 @@ def completed(config: Mapping[str, Any]) -> dict[str, Any]:
     they have the value that is now the only one.
     """
     config = {key: _without_removed(value) for key, value in config.items()}
-    found = OmegaConf.to_container(OmegaConf.structured(Root))
-    assert isinstance(found, dict)
-    defaults = {str(key): value for key, value in found.items()}
+    root = OmegaConf.to_container(OmegaConf.structured(Root))
+    assert isinstance(root, dict)
+    defaults = {str(key): value for key, value in root.items()}
     groups = {
         k: {**v, **(config.get(k) or {})} for k, v in defaults.items() if dataclasses.is_dataclass(_type(k))
     }

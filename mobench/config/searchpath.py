@@ -1,4 +1,4 @@
-"""Folders of configuration that a command line adds to the project's own, and what they hold.
+"""Folders of configuration that a command line adds to the project's, and what they hold.
 
     --config-dir mine/conf
     hydra.searchpath=[file:///home/me/mine/conf,pkg://my_package.conf]
@@ -22,24 +22,24 @@ KEY = "hydra.searchpath="
 FLAGS = ("--config-dir", "-cd")
 
 
-def named(arguments: Sequence[str]) -> list[str]:
+def folder_names(arguments: Sequence[str]) -> list[str]:
     """Returns the folders that `--config-dir` and `hydra.searchpath` name, as they were written.
 
     What cannot be read is left for Hydra to refuse.
     """
-    found: list[str] = []
+    names: list[str] = []
     for i, argument in enumerate(arguments):
         if argument in FLAGS:
-            found += arguments[i + 1 : i + 2]
+            names += arguments[i + 1 : i + 2]
         elif argument.startswith("--config-dir="):
-            found.append(argument.partition("=")[2])
+            names.append(argument.partition("=")[2])
         elif argument.lstrip("+").startswith(KEY):
             try:
                 value = OverridesParser.create().parse_override(argument).value()
             except HydraException:
                 continue
-            found += [str(part) for part in value] if isinstance(value, list) else []
-    return found
+            names += [str(part) for part in value] if isinstance(value, list) else []
+    return names
 
 
 def folder(name: str) -> Path | None:
@@ -54,8 +54,9 @@ def folder(name: str) -> Path | None:
 
 
 def _package(name: str) -> Path | None:
-    """Returns the folder of a package, `my_package.conf` or `my_package/conf`;
-    its last parts may be folders without Python in them.
+    """Returns the folder of a package, `my_package.conf` or `my_package/conf`.
+
+    Its last parts may be folders without Python in them.
     """
     parts = [part for part in name.replace("/", ".").split(".") if part]
     for length in range(len(parts), 0, -1):
@@ -72,8 +73,8 @@ def _package(name: str) -> Path | None:
 
 def folders(arguments: Sequence[str]) -> list[Path]:
     """Returns the folders of a command line that exist."""
-    found = (folder(name) for name in named(arguments))
-    return [path for path in found if path is not None]
+    paths = (folder(name) for name in folder_names(arguments))
+    return [path for path in paths if path is not None]
 
 
 def places(arguments: Sequence[str]) -> list[Path]:
@@ -83,5 +84,4 @@ def places(arguments: Sequence[str]) -> list[Path]:
 
 def experiments(arguments: Sequence[str]) -> list[str]:
     """Returns the names of experiments in folders that a command line adds."""
-    found = (choices("experiment", path, alone=True) for path in folders(arguments))
-    return sorted({name for names in found for name in names})
+    return choices("experiment", *folders(arguments), alone=True)

@@ -15,18 +15,17 @@ DEFAULTS = re.compile(r"Invalid defaults list in '([^']+)', (.+)", re.DOTALL)
 
 
 def described(error: BaseException, places: Sequence[Path]) -> str | None:
-    """One message about the file that an error of Hydra, OmegaConf or PyYAML comes from; None if it comes
-    from no file.
+    """Returns a message about the file that an error of Hydra, OmegaConf or PyYAML comes from, if any.
 
     places: folders of configuration. Where an error does not name its file they are searched for one with the
     same fault.
     """
-    found: BaseException | None = error
-    while found is not None:
-        message = _described(found, places)
+    cause: BaseException | None = error
+    while cause is not None:
+        message = _described(cause, places)
         if message is not None:
             return message
-        found = found.__cause__
+        cause = cause.__cause__
     return None
 
 
@@ -81,7 +80,7 @@ def _files(places: Sequence[Path]) -> Iterator[Path]:
 
 
 def _not_text(places: Sequence[Path]) -> str | None:
-    """The first file that is not UTF-8."""
+    """Returns the message about the first file that is not UTF-8."""
     for path in _files(places):
         try:
             path.read_bytes().decode()
@@ -94,7 +93,7 @@ def _not_text(places: Sequence[Path]) -> str | None:
 
 
 def _with_fault(error: Exception, places: Sequence[Path]) -> Iterator[Path]:
-    """Files that OmegaConf refuses in the same words."""
+    """Returns the files that OmegaConf refuses in the same words."""
     for path in _files(places):
         try:
             OmegaConf.load(path)
