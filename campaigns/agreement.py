@@ -115,15 +115,15 @@ def compared(name: str) -> tuple[float | None, float | None, str]:
             worst[0] = max(worst[0] or 0.0, _apart(d, other, J))
         J = jacobian("acute" if name in ("nash_mtl", "fairgrad", "fairgrad, half") else "random", RUNS, M)
         d = directions(EXACT[name], J)[0]
-        found = []
+        answers = []
         for r, rows in enumerate(J.numpy()):
             u = prefs[r].numpy() if "preference" in name else np.full(M, 1.0 / M)
             answer = by_definition(name, rows, u)
             if answer is not None:
-                found.append(torch.from_numpy(answer[0]))
+                answers.append(torch.from_numpy(answer[0]))
                 by = answer[1]
-        if found:
-            worst[1] = max(worst[1] or 0.0, _apart(d, torch.stack(found), J))
+        if answers:
+            worst[1] = max(worst[1] or 0.0, _apart(d, torch.stack(answers), J))
     return worst[0], worst[1], by
 
 

@@ -91,13 +91,13 @@ def compared(artifact: str, overrides: list[str], jobs: list[str], scratch: Path
     for id, claim in now.items():
         old = before.get(id, {}).get("tolerance", "")
         is_now = claim["tolerance"]
-        found = state(old, is_now) if before else "not drawn then"
+        verdict = state(old, is_now) if before else "not drawn then"
         lines.append(
             {
                 "artifact": artifact,
                 "claim": id,
                 "rows": commit[:10],
-                "state": found,
+                "state": verdict,
                 "before": old,
                 "now": is_now,
             }
@@ -111,12 +111,12 @@ def main() -> None:
     )
     parser.add_argument("only", nargs="*")
     only = parser.parse_args().only
-    kept = yaml.safe_load((RESULTS / "artifacts.yaml").read_text())
+    by_artifact = yaml.safe_load((RESULTS / "artifacts.yaml").read_text())
     rows = csv.DictReader(TABLE.read_text().splitlines()) if TABLE.exists() else ()
     table = {(row["artifact"], row["claim"]): dict(row) for row in rows}
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
-        for artifact, overrides in kept.items():
+        for artifact, overrides in by_artifact.items():
             if only and artifact not in only:
                 continue
             settings = [o for o in overrides if not o.startswith(("scale=", "data=", "seeds="))]

@@ -163,13 +163,13 @@ def pictures_of(a: Artifact, key: str) -> Iterator[None]:
 
 def panels(a: Artifact) -> list[Panel]:
     """Returns the data sets of an artifact; those that were left out (`artifact.only`) are not there."""
-    found = []
+    existing = []
     for key in SETS:
         jobs = {m: a.jobs[f"{key}_{m}"] for m in METHODS if f"{key}_{m}" in a.jobs}
         single = tuple(a.jobs[name] for m in (1, 2) if (name := f"{key}_single{m}") in a.jobs)
         if jobs or len(single) == 2:
-            found.append(Panel(key, jobs, single if len(single) == 2 else ()))
-    return found
+            existing.append(Panel(key, jobs, single if len(single) == 2 else ()))
+    return existing
 
 
 def quoted(panel: str, method: str) -> np.ndarray:
@@ -184,8 +184,8 @@ def at_published(points: Mapping[str, np.ndarray], name: str) -> Several:
     """
     gap = {}
     there: dict[str, bool] = {}
-    for measure, found in points.items():
-        apart = finite_mean(found, 1) - quoted(f"{name} {measure}", "FERERO")
+    for measure, values in points.items():
+        apart = finite_mean(values, 1) - quoted(f"{name} {measure}", "FERERO")
         there |= {f"{ray:g}°": bool(np.isfinite(apart[k]).all()) for k, ray in enumerate(ANGLES)}
         gap[measure] = float(np.nanmax(np.abs(apart))) if np.isfinite(apart).any() else float("nan")
     of = "largest difference of a coordinate of the mean over seeds"
@@ -193,7 +193,7 @@ def at_published(points: Mapping[str, np.ndarray], name: str) -> Several:
     return AllOf(near, Count(there, what="points have a finished run"))
 
 
-def named(values: np.ndarray) -> dict[str, float]:
+def means_by_preference(values: np.ndarray) -> dict[str, float]:
     """Returns the means over seeds of values (preferences, seeds) by preference."""
     return dict(zip(NAMED, finite_mean(values, 1), strict=True))
 
@@ -202,8 +202,8 @@ def in_order(losses: np.ndarray, of: str) -> Several:
     """Asks that losses (preferences, seeds, 2) are ordered as their preferences: the first falls, the second
     rises.
     """
-    fall = Ordered(named(losses[..., 0]), falling=True, of=f"{of} 1", digits=".3f")
-    return AllOf(fall, Ordered(named(losses[..., 1]), of=f"{of} 2", digits=".3f"))
+    fall = Ordered(means_by_preference(losses[..., 0]), falling=True, of=f"{of} 1", digits=".3f")
+    return AllOf(fall, Ordered(means_by_preference(losses[..., 1]), of=f"{of} 2", digits=".3f"))
 
 
 def titled(a: Artifact, key: str, job: JobRows) -> str:

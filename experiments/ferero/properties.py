@@ -75,12 +75,12 @@ def inside_front(a: Artifact, jobs: Iterable[str]) -> Comparison:
 
     The optima of the outermost preferences (weight below 0.15 or above 0.85) are at the ends.
     """
-    found = {}
+    inside = {}
     for name in jobs:
         rows = first_output(a.jobs[name])
         inner = rows[rows["preference_1"].between(0.15, 0.85)]["k"].unique().tolist()
-        found[st.look(name).name] = INSIDE.of(a.jobs[name], inner)
-    return Share(found, SHARE, that=INSIDE.words, what="runs of inner preferences")
+        inside[st.look(name).name] = INSIDE.of(a.jobs[name], inner)
+    return Share(inside, SHARE, that=INSIDE.words, what="runs of inner preferences")
 
 
 @artifact("ferero/table5")
@@ -106,8 +106,8 @@ def table5(a: Artifact) -> None:
     # the other methods' runs are those of Figure 3, and their cells are what its claims say
     a.refer("ferero/fig3", "a-ls-ends", "c-pmtl-inexact", "d-epo-exact", "e-ferero-exact")
     a.claim("nonconvex-smooth-tchebycheff", fronts["(Smooth) Tchebycheff"])
-    for name, found in changes.items():
-        judge_scale(a, name, found, cells.text(row=name, column="scale invariance"))
+    for name, of_methods in changes.items():
+        judge_scale(a, name, of_methods, cells.text(row=name, column="scale invariance"))
     for name in ("FERERO", "EPO", "PMTL"):
         judge_weak(a, name, *steps[name][0], cells.text(row=name, column="escapes weak optimal"))
     a.note(
@@ -128,8 +128,8 @@ def judge_scale(a: Artifact, name: str, changes: Mapping[str, np.ndarray], cell:
         check: Check = AtMost(largest, 1e-12, of="largest 1 - cos at 200 random points", digits=".1e")
     else:
         does = "changes"
-        found = {st.look(job).name: c > CHANGED for job, c in changes.items()}
-        check = Share(found, 0.25, that=f"1 - cos above {CHANGED:g}", what="random points").because(
+        changed = {st.look(job).name: c > CHANGED for job, c in changes.items()}
+        check = Share(changed, 0.25, that=f"1 - cos above {CHANGED:g}", what="random points").because(
             "even by following one objective at a time, where another one becomes the largest"
         )
     a.claim("scale-{slug}", check, slug=slug(name), name=name, does=does, cell=cell)
@@ -196,7 +196,7 @@ def properties(cells: Published, measured: Measured) -> pd.DataFrame:
     for name, rows in cells.rows.groupby("row", sort=False):
         line: dict[str, Any] = {"method": name}
         for column, value in zip(rows["column"], rows["value"], strict=True):
-            found = measured.get((str(name), column))
-            line[column] = value + (f" [{found}]" if found else "")
+            measurement = measured.get((str(name), column))
+            line[column] = value + (f" [{measurement}]" if measurement else "")
         lines.append(line)
     return pd.DataFrame(lines)

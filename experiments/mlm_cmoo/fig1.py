@@ -32,8 +32,8 @@ MOST_SITES = 6  # "most" of the eight
 
 def numbered(frame: pd.DataFrame, prefix: str) -> list[str]:
     """Returns prefix_1, prefix_2, ..., in the order of their numbers."""
-    found = [c for c in frame.columns if c.startswith(f"{prefix}_") and c[len(prefix) + 1 :].isdigit()]
-    return sorted(found, key=lambda c: int(c.rsplit("_", 1)[1]))
+    names = [c for c in frame.columns if c.startswith(f"{prefix}_") and c[len(prefix) + 1 :].isdigit()]
+    return sorted(names, key=lambda c: int(c.rsplit("_", 1)[1]))
 
 
 def chosen(rows: pd.DataFrame, losses: list[str]) -> pd.DataFrame:
@@ -87,15 +87,15 @@ def fig1c(a: Artifact) -> None:
         "eta": f"{sums['faster_eta']:.3f}",
         "area": f"{areas['faster_eta']:.2f}",
     }
-    own = {METHODS[m]: areas[m] for m in METHODS}
-    faster = own | {"MLM-CMOO": areas["faster_eta"]}
+    as_printed = {METHODS[m]: areas[m] for m in METHODS}
+    faster = as_printed | {"MLM-CMOO": areas["faster_eta"]}
     check = Graded(
-        Smallest(own, "MLM-CMOO", of="area", digits=".2f"),
+        Smallest(as_printed, "MLM-CMOO", of="area", digits=".2f"),
         Smallest(faster, "MLM-CMOO", of="area, with eta = 0.05 for the printed 0.001", digits=".2f"),
     )
     a.claim("smallest-area", check, **words)
-    own_sites, *_ = smallest_at(picked, "faster_eta")
-    larger_eta = f"with eta = 0.05 for the printed 0.001 at {len(own_sites)}"
+    sites, *_ = smallest_at(picked, "faster_eta")
+    larger_eta = f"with eta = 0.05 for the printed 0.001 at {len(sites)}"
     a.claim("sites", judge_sites(picked, "mlm_cmoo").also(larger_eta), **words)
     rival = min(PLAIN, key=lambda m: np.nan_to_num(sums[m], nan=np.inf))
     of = f"sum of test losses of the better of the two, {TITLES[rival]},"
@@ -103,16 +103,16 @@ def fig1c(a: Artifact) -> None:
     a.check("against-plain-descent", smaller)
 
 
-def judge_sites(picked: dict[str, pd.DataFrame], own: str) -> Check:
+def judge_sites(picked: dict[str, pd.DataFrame], job: str) -> Check:
     """Compares one of MLM-CMOO's jobs with the better baseline at each site.
 
     That it has the smallest loss at MOST_SITES of them is excluded by more than two sites where a baseline's
     is smaller, by intervals over the common seeds that hold for all sites together (Bonferroni).
     """
-    won, best = smallest_at(picked, own)
+    won, best = smallest_at(picked, job)
     lost = []
     for k, site in enumerate(SITES):
-        lead = Mean.paired(site_losses(picked[own], k), site_losses(picked[best[k]], k), least=3)
+        lead = Mean.paired(site_losses(picked[job], k), site_losses(picked[best[k]], k), least=3)
         if lead.mean > lead.half_of(len(SITES)):
             lost.append(site)
     excluded = len(lost) > len(SITES) - MOST_SITES
@@ -126,11 +126,11 @@ def judge_sites(picked: dict[str, pd.DataFrame], own: str) -> Check:
     )
 
 
-def smallest_at(picked: dict[str, pd.DataFrame], own: str) -> tuple[list[str], list[str]]:
+def smallest_at(picked: dict[str, pd.DataFrame], job: str) -> tuple[list[str], list[str]]:
     """Returns the sites at which a job has the smallest mean loss, and the better baseline at each site."""
-    means = {m: picked[m][numbered(picked[m], "test_loss")].mean().to_numpy() for m in (own, *BASELINES)}
+    means = {m: picked[m][numbered(picked[m], "test_loss")].mean().to_numpy() for m in (job, *BASELINES)}
     best = [min(BASELINES, key=lambda m: means[m][k]) for k in range(len(SITES))]
-    return [site for k, site in enumerate(SITES) if means[own][k] < means[best[k]][k]], best
+    return [site for k, site in enumerate(SITES) if means[job][k] < means[best[k]][k]], best
 
 
 def site_losses(rows: pd.DataFrame, k: int) -> pd.Series:

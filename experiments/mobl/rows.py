@@ -89,8 +89,8 @@ class Tasks(ABC):
 
     def _tasks(self, rows: pd.DataFrame, prefix: str, runs: Sequence[int] | None) -> np.ndarray:
         chosen = rows if runs is None else rows[rows["run"].isin(runs)]
-        found = chosen[[f"{prefix}{s + 1}" for s in range(self.S)]].to_numpy(dtype=float)
-        return found if len(found) else np.full((1, self.S), np.nan)
+        values = chosen[[f"{prefix}{s + 1}" for s in range(self.S)]].to_numpy(dtype=float)
+        return values if len(values) else np.full((1, self.S), np.nan)
 
 
 def mean_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

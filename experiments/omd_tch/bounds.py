@@ -120,12 +120,14 @@ class Deviations(Sampled):
         )
         cost = np.concatenate([np.zeros(n + K), [1.0]])
         bounds = [(-1, 1)] * n + [(0, None)] * K + [(None, None)]
-        found = optimize.linprog(
+        solution = optimize.linprog(
             cost, A_ub=A, b_ub=np.concatenate([z, -z, np.zeros(M)]), bounds=bounds, method="highs"
         )
-        if not found.success:
-            raise RuntimeError(f"the linear program of the Tchebycheff optimum ended with: {found.message}")
-        return float(found.fun)
+        if not solution.success:
+            raise RuntimeError(
+                f"the linear program of the Tchebycheff optimum ended with: {solution.message}"
+            )
+        return float(solution.fun)
 
 
 # Fixed before the first run that judges. Tried out with the seeds 900 to 924: every mean gap was below 9 % of
@@ -239,7 +241,7 @@ class Study:
     seeds: Sequence[int]
 
     @cached_property
-    def found(self) -> dict[tuple[str, int], Answers]:
+    def answers(self) -> dict[tuple[str, int], Answers]:
         return {(mirror, T): self.run(mirror, T, T <= STORED) for mirror in MIRRORS for T in self.rounds}
 
     @cached_property
@@ -269,15 +271,15 @@ class Study:
 
     def gaps(self, mirror: str, rule: str) -> dict[int, np.ndarray]:
         """Mean gap of each preference, by T, where this average was computed."""
-        found = {T: self.found[mirror, T].gap for T in self.rounds}
-        return {T: gap[rule].mean(1) for T, gap in found.items() if rule in gap}
+        by_rounds = {T: self.answers[mirror, T].gap for T in self.rounds}
+        return {T: gap[rule].mean(1) for T, gap in by_rounds.items() if rule in gap}
 
     def share(self, mirror: str, rule: str) -> float:
         return max(float(g.max()) / self.bound(mirror, T) for T, g in self.gaps(mirror, rule).items())
 
     def lemma(self, rule: str) -> np.ndarray:
         """Returns whether Lemma 1 holds, in each run in which this average was computed."""
-        return np.concatenate([r.below(rule) for r in self.found.values() if rule in r.F])
+        return np.concatenate([r.below(rule) for r in self.answers.values() if rule in r.F])
 
     def lines(self) -> list[dict[str, Any]]:
         lines = []
@@ -287,7 +289,7 @@ class Study:
                     line: dict[str, Any] = {"lambda": name, "average": label, "T": T}
                     line["bound"] = self.bound(mirror, T)
                     line |= {f"gap, w = ({w[0]:g}, {w[1]:g})": v for w, v in zip(WEIGHTS, gaps, strict=True)}
-                    of = self.found[mirror, T]
+                    of = self.answers[mirror, T]
                     line["Lemma 1 holds (%)"] = 100 * float(of.below(rule).mean()) if T <= STORED else None
                     line["stored"] = float(of.stored.mean()) if rule == "adaptive" else None
                     lines.append(line)
