@@ -1,6 +1,4 @@
-"""Bilevel learning: tasks in one batch against one after the other,
-hypergradients in units of a lower-level gradient, memory.
-"""
+"""Bilevel learning: tasks in one batch or one after the other, costs of hypergradients, memory."""
 
 from __future__ import annotations
 
@@ -78,9 +76,7 @@ def _outer(problem: Bilevel, tasks: int, options: dict[str, Any]) -> Callable[[]
 
 
 def _anew(problem: Bilevel, tasks: int, options: dict[str, Any]) -> Callable[[], object]:
-    """`_outer` with another x at every call, as on the way of an algorithm:
-    nothing of the last one can be used again.
-    """
+    """`_outer` with another x at every call, as in an algorithm's steps: nothing can be used again."""
     runs = _runs(tasks)
     oracle = Hypergradient(problem, runs, **options)
     x = oracle.initial(runs).float()
@@ -90,8 +86,9 @@ def _anew(problem: Bilevel, tasks: int, options: dict[str, Any]) -> Callable[[],
 
 
 def plain_loop(oracle: Hypergradient, x: Tensor) -> Callable[[], tuple[Tensor, Tensor]]:
-    """Values (S,) and rows (S, P) of the first outer step of a single run from x (1, P): plain PyTorch, task
-    after task. Data are at hand, samples drawn.
+    """Values (S,) and rows (S, P) of the first outer step of a run from x (1, P), in plain PyTorch.
+
+    Tasks come one after the other. Loading data and drawing samples are not part of the work.
     """
     problem = oracle.problem
     start = oracle.start.to(x)[0]
@@ -206,9 +203,7 @@ def _cost(problem: Bilevel, tasks: int, method: str) -> tuple[Callable[[], objec
 
 
 def _graph_bytes(steps: int) -> tuple[int, int]:
-    """Hyper-cleaning on 49 pixels: iterates of the inner loop,
-    and what a graph of it saves for its backward pass.
-    """
+    """Bytes of the inner loop's iterates, and of a graph of it for its backward pass, on 49 pixels."""
     problem = HyperCleaning(rates=RATES, train_size=1000, validation_size=400, shrink=4)
     runs = _runs(S)
     bound = problem.bind(runs)

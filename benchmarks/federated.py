@@ -1,5 +1,4 @@
-"""Federated rounds: clients in one batch against one module after the other, server methods against a round,
-peak memory.
+"""Federated rounds: clients in one batch or one after the other, the server's part, peak memory.
 
 All times are CPU seconds of this process on one thread: everything that is compared runs in it, so that other
 programs on the machine disturb less.
@@ -82,8 +81,9 @@ NOT_ZERO = 664  # of 784 pixels of a client: 658 to 673 in MNIST
 
 @dataclass(frozen=True)
 class Race:
-    """CPU seconds of a round of R seeds: ours, its products alone, and module after module; largest
-    difference of the parameters after one.
+    """CPU seconds of a round of R seeds: ours, its products alone, and module after module.
+
+    difference: the largest of the parameters after one round.
     """
 
     network: str
@@ -193,9 +193,7 @@ def _ours(p: FederatedImages, R: int, tau: int) -> tuple[Callable[[], object], C
 
 
 def _plain(p: FederatedImages, R: int, tau: int) -> tuple[Callable[[], object], Callable[[], Tensor]]:
-    """The same in the authors' structure: a copy of the module for each client, an optimiser,
-    an average of state dicts.
-    """
+    """The same in the authors' structure: client by client a copy of the module, with an optimiser."""
     runs = _runs(R)
     start = p.initial(runs).float()
     bound = p.bind(runs)
@@ -298,9 +296,7 @@ def _parts(p: FederatedImages) -> dict[str, Callable[[], object]]:
 
 
 def _server(p: FederatedImages) -> dict[str, Callable[[], object]]:
-    """The server's part of a round on what clients answer: Gram matrix, weights and direction;
-    the adaptive average.
-    """
+    """The server's part of a round, by method: Gram matrix, weights, direction; and the adaptive average."""
     runs = _runs(1)
     oracle = LocalSteps(p, runs, local_step=STEP, local_steps=TAU)
     theta = p.initial(runs).float()
@@ -455,8 +451,9 @@ def peak() -> dict[str, Any]:
 
 
 def _most_mib() -> float:
-    """Peak resident memory since the program was loaded:
-    ru_maxrss would count that of the process that started it.
+    """Peak resident memory since the program was loaded.
+
+    `ru_maxrss` would count that of the process that started it.
     """
     try:
         lines = Path("/proc/self/status").read_text().splitlines()

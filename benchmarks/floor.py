@@ -17,8 +17,9 @@ PRODUCTS = {
 
 
 class Seen(TorchDispatchMode):
-    """Products that are called, with stand-ins of their operands: calls with operands of one layout share
-    them, so that they lie in the cache where they can.
+    """Products that are called, with stand-ins of their operands.
+
+    Calls with operands of one layout share the stand-ins, so that these lie in the cache where they can.
     """
 
     def __init__(self) -> None:

@@ -141,8 +141,9 @@ def measure(case: Case, device: torch.device, at_least: float) -> dict[str, Any]
 
 
 def _operations(case: Case) -> float:
-    """Floating-point operations of the products of one step, as PyTorch counts them, on the CPU: those of
-    one run, times R, because no product is shared between runs.
+    """Floating-point operations of the products of one step, as PyTorch counts them on the CPU.
+
+    They are counted for one run and multiplied by R, because runs share no product.
     """
     words = tuple(w for w in case.overrides if not w.startswith(("seeds=", "preferences=")))
     stepper = Stepper((*words, *_runs(1)), torch.device("cpu"))
@@ -257,7 +258,7 @@ def _short(value: float) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-    """Measures, and writes the files that were asked for."""
+    """Measures, and writes the files that the options name."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")
     parser.add_argument("--json", type=Path, help="all measurements; an interrupted run continues from it")

@@ -1,6 +1,4 @@
-"""Pictures: stacked networks against one module after the other, steps of methods against one of LS,
-peak memory.
-"""
+"""Pictures: networks stacked or one after the other, steps of methods against one of LS, peak memory."""
 
 from __future__ import annotations
 
@@ -95,9 +93,7 @@ class Pictures:
         return self.bare[threads][R].median / self.rows[threads][R].median
 
     def pair_faster(self, R: int) -> float:
-        """Ratio of medians: 2 R modules, one after the other with as many threads as there are,
-        over two jobs of R models.
-        """
+        """Ratio of medians: 2 R modules one after the other, with all threads, over two jobs of R models."""
         return 2 * R * self.plain[max(self.plain)].median / self.pair[R].median
 
     def over_ls(self, method: str) -> float:
@@ -132,9 +128,10 @@ def _stacked(p: MultiMNIST, R: int, batch: int) -> Callable[[], object]:
 
 
 def _serve(pipe: Any, quick: bool, kind: str, R: int, batch: int, threads: int) -> None:
-    """A process: for each time that comes in, steps of R stacked models (or the products of that, or one
-    module) until it is over, and the median of the later half, when the system has given its threads their
-    cores.
+    """A process that takes steps for each time that it receives, and answers with their median.
+
+    Steps are of R stacked models, of their products alone, or of one module. The median is of the later half,
+    when the system has given its threads their cores.
     """
     torch.set_num_threads(threads)
     p = _problem(quick)
@@ -249,8 +246,9 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Pictures:
 
 
 def peak(quick: bool) -> dict[str, Any]:
-    """Peak memory of a fresh process with 25 models: a step of two halves, rows of a batch of 256,
-    a chunk of evaluation. `quick`: of one model.
+    """Peak memory of a fresh process with 25 models, or with one if `quick`.
+
+    It takes a step of two halves, rows of a batch of 256, and a chunk of evaluation.
     """
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.images", "1" if quick else "25"],

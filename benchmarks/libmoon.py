@@ -47,7 +47,7 @@ def losses(x: torch.Tensor) -> torch.Tensor:
 
 
 def work(steps: int) -> None:
-    """Runs LibMOON's solvers that are asked for on stdin; answers with seconds and values of the losses."""
+    """Reads methods and seeds from stdin, runs LibMOON's solvers and prints seconds and losses."""
     from types import SimpleNamespace
 
     from libmoon.solver import gradient  # type: ignore[import-not-found]

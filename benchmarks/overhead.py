@@ -52,8 +52,10 @@ CASES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Overhead:
-    """Seconds: of `mobench --help`, of a job that is done, of one in a sweep; CPU time over `import torch`;
-    by case bytes and seconds of a checkpoint.
+    """Costs of a run beside its steps.
+
+    start, done, planned: seconds of `mobench --help`, of a finished job, and of one in a sweep; ratios: CPU
+    time over that of `import torch`; checkpoints: bytes and seconds by case.
     """
 
     start: Sample
@@ -85,9 +87,7 @@ TINY = ("problem=vlmop2", "algorithm=ls", "steps=1", "preferences=1", "logger=lo
 
 
 def _ratios(rounds: int, root: Path, more: int) -> dict[str, float]:
-    """CPU time of whole commands, children included, over that of `import torch`; the least of alternating
-    rounds.
-    """
+    """CPU time of whole commands over that of `import torch`, the least of alternating rounds."""
     times: dict[str, list[float]] = {}
 
     def run(name: str, folder: Path, *arguments: str) -> None:

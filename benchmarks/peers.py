@@ -183,8 +183,10 @@ def aggregations(
 
 @dataclass(frozen=True)
 class WholeJob:
-    """Seconds of CPU for 10 preferences x 1000 epochs: of a job in a warm process, of a command from its
-    start, of the job's loop alone, and of a loop in LibMOON's style.
+    """Seconds of CPU for 10 preferences x 1000 epochs.
+
+    warm: of a job in a process that runs already; command: from its start; loop: of the job's loop alone;
+    style: of a loop in LibMOON's style.
     """
 
     warm: Sample
@@ -521,7 +523,7 @@ def _without_nan(seconds: dict[str, list[float]]) -> dict[str, list[float | None
 
 
 def _short(k: int) -> str:
-    """1, 50, 1k, 30k, 1M"""
+    """Writes a number with k or M: 50, 30k, 1M."""
     for unit, letter in ((1_000_000, "M"), (1_000, "k")):
         if k >= unit:
             return f"{k // unit}{letter}"

@@ -421,9 +421,7 @@ def _met(ratio: dict[int, float], aims: dict[int, float]) -> str:
 
 
 def draw(lines: dict[str, Line], path: Path) -> None:
-    """Small multiples, one per algorithm: cost per iteration and run against R;
-    one run at a time as dashed lines.
-    """
+    """Draws cost per iteration and run against R, a panel for each algorithm; dashed: one run at a time."""
     methods = {name: line for name, line in lines.items() if name != "loop"}
     columns = min(4, len(methods))
     figure, axes = style.panels(

@@ -122,8 +122,7 @@ def test_products_are_those_of_the_work_in_its_order_and_its_operands_are_left_a
 
 
 def test_authors_style_loops_take_the_same_way() -> None:
-    """Gradients and weights are the published ones: after 60 steps the loops are where the batched methods
-    are.
+    """Gradients and weights are the published ones: 60 steps lead to where the batched methods are.
 
     FERERO's are left out: the published inner loop is inexact, cold and on another domain. PMTL's and EPO's
     solvers are inexact too, hence their tolerances.

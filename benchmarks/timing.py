@@ -1,6 +1,4 @@
-"""Alternating measurements A, B, ..., A, B, ...:
-on a shared machine the least of several rounds is what repeats.
-"""
+"""Alternating measurements A, B, ..., A, B, ...: on a shared machine the least of several rounds repeats."""
 
 from __future__ import annotations
 

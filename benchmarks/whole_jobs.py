@@ -35,7 +35,7 @@ SHORT = 6  # jobs of one step for each round
 
 
 def work() -> None:
-    """Runs the jobs that are asked for on stdin, and answers with milliseconds of CPU time."""
+    """Reads jobs from stdin, runs them and prints their milliseconds of CPU time."""
     import mobench
 
     for line in sys.stdin:

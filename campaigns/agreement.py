@@ -31,8 +31,9 @@ TORCHJD |= {"aligned_mtl": ANY}
 
 @dataclass(frozen=True)
 class Line:
-    """Largest differences of d relative to the gradients (None: not compared), largest residual, and failed
-    of all solves.
+    """Largest differences of d relative to the gradients, largest residual, and counts of solves.
+
+    A difference is None where d was not compared.
     """
 
     name: str
@@ -180,7 +181,7 @@ bounds the difference) or its formula in NumPy, on J itself. Residuals and faile
 
 
 def main(arguments: Sequence[str] | None = None) -> str:
-    """Measure and write what was asked for."""
+    """Measures, and writes the file that the options name."""
     parser = argparse.ArgumentParser(prog="python -m campaigns.agreement", description=__doc__)
     parser.add_argument("--output", type=Path, help="Markdown file")
     parser.add_argument("--only", help="comma-separated names; default: all")

@@ -93,7 +93,7 @@ def ours(name: str, u: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison: what it is about, what was found, and both numbers at the stated point."""
+    """One comparison: its subject, its verdict, and both numbers at the stated point."""
 
     kind: str
     name: str

@@ -1,5 +1,4 @@
-"""The fault campaign: `python -m campaigns.faults --kills 200` (make faults), and smaller pieces of it in the
-test suite.
+"""The fault campaign: `python -m campaigns.faults --kills 200` (make faults), in part in the test suite.
 
 Processes that run jobs are killed (SIGKILL) at random moments, again and again, until every job is done.
 Then: no row of a job that had finished is lost, no folder is unreadable, and every job's rows are those of an
@@ -117,7 +116,7 @@ CASES |= {name: (f"algorithm={name}", "steps=150") for name in choices("algorith
 
 @dataclass
 class Tally:
-    """What a campaign did and found."""
+    """Counts of a campaign, and the faults that it has shown."""
 
     kills: int = 0
     finished_before: int = 0  # kills that came too late
@@ -182,8 +181,9 @@ def kill_jobs(
     each: int = 8,
     say: Callable[[str], None] = print,
 ) -> Tally:
-    """Kill single jobs of these cases in turn until there were so many kills, at most `each` in one job,
-    which then ends.
+    """Kills single jobs of these cases in turn until there were so many kills.
+
+    A job is killed at most `each` times and then ends.
     """
     rng = random.Random(seed)
     tally = Tally()
@@ -258,9 +258,7 @@ SWEEP = (
 def kill_sweeps(
     launcher: Sequence[str], kills: int, root: Path, seed: int = 0, say: Callable[[str], None] = print
 ) -> Tally:
-    """Kill random processes of a sweep, its own or a worker's,
-    and give the same command again until it ends with 0.
-    """
+    """Kills random processes of a sweep, workers included, and repeats the command until it ends with 0."""
     rng = random.Random(seed)
     tally = Tally()
     began = time.monotonic()
@@ -310,7 +308,7 @@ def kill_sweeps(
 
 @contextlib.contextmanager
 def slurm(base: Path) -> Iterator[dict[str, str]]:
-    """A Slurm of our own; the environment in which its commands find it.
+    """Starts a Slurm; yields the environment in which its commands find it.
 
     Raises RuntimeError with the reason if it cannot be.
     """

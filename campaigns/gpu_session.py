@@ -37,8 +37,9 @@ IMAGES = ("ferero/fig5", "ferero/table2", "ferero/table8")
 
 @dataclass(frozen=True)
 class Part:
-    """A module with its arguments, at full size and in a rehearsal; `needs`: a folder or one of several below
-    the folder of the data.
+    """A module with its arguments, at full size and in a rehearsal.
+
+    needs: folders below the folder of the data.
     """
 
     name: str
@@ -154,7 +155,7 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the parts that were asked for; 1 if one failed or was stopped, so that a script goes on."""
+    """Runs the parts that the options name; 1 if one failed or was stopped, so that a script goes on."""
     folder = outputs_root() / "gpu"
     by_name = {part.name: part for part in parts(folder)}
     parser = argparse.ArgumentParser(prog="python -m campaigns.gpu_session", description=__doc__)

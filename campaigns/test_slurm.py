@@ -1,6 +1,4 @@
-"""A sweep on a real Slurm, one node, started and stopped here;
-`make faults` runs 24 jobs with 18 disturbances.
-"""
+"""A sweep on a real Slurm, one node, started and stopped here (`make faults` runs 24 disturbed jobs)."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Board:
     def problems(self) -> list[str]:
         """Problems that rank and that have rows of the mandatory baselines, in the order of the protocol.
 
-        A board whose run is not finished has fewer: those from the end of its list are left out.
+        A board whose run is not finished has fewer: problems from the end of its list are left out.
         """
         baselines = set(BASELINES.get(self.name, SCALARIZATIONS))
         have = {p: set(of_problem["method"]) for p, of_problem in self.rows.groupby("problem")}
@@ -165,7 +165,7 @@ class Board:
 
     @property
     def baseline(self) -> str:
-        """The tuned baseline: the better one of linear and Tchebycheff scalarization, or the board's own."""
+        """The tuned baseline: the better scalarization, or the best of the board's `BASELINES`."""
         names = [name for name in BASELINES.get(self.name, SCALARIZATIONS) if name in self.methods]
         return max(names, key=lambda name: self.scores[name])
 
@@ -210,7 +210,7 @@ class Board:
         return self._row("all", name, self._ranked[self._ranked["method"] == name], measured, note)
 
     def _below(self, name: str) -> dict[str, object]:
-        """A method that does not run on all ranking problems: no place, means over those it runs on."""
+        """A method that does not run on all ranking problems: no place, and means over fewer problems."""
         of_method = self._ranked[self._ranked["method"] == name]
         note = f"on {of_method['problem'].nunique()} of {len(self.problems)} problems, so without a place"
         return self._row("all", name, of_method, {"score": float(of_method["score"].mean())}, note)
@@ -246,9 +246,7 @@ def boards_with_rows(rows: pd.DataFrame, names: Iterable[str] = tuple(TITLES)) -
 
 @cache
 def follows(method: str) -> bool:
-    """Says whether a method's direction depends on the preference; of a stranger's, which conf lacks, it is
-    assumed.
-    """
+    """Says whether a method's direction depends on the preference; a method that conf lacks is assumed to."""
     path = conf_dir() / "algorithm" / f"{method}.yaml"
     if not path.exists():
         return True
@@ -257,7 +255,7 @@ def follows(method: str) -> bool:
 
 
 def by_angle(boards: Sequence[Board]) -> list[Board]:
-    """The boards by angle, of those methods that follow preferences."""
+    """The boards by angle, of the methods that follow preferences."""
     out = []
     for board in boards:
         if board.name in BY_ANGLE:

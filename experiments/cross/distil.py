@@ -99,8 +99,11 @@ class Ruler:
     """The measures of the points of one pair.
 
     Args:
-        problem: which of a board; references: of all problems; target: the gap that is asked for where the
-            board asks for one point, else None.
+        name: of the problem.
+        problem: the problem itself.
+        references: of all problems.
+        count: number of preferences.
+        target: the gap to be reached on boards of one answer, else None.
     """
 
     name: str

@@ -186,7 +186,7 @@ def compute(
     """Computes and writes the file.
 
     Args:
-        problems: by name, with the numbers of points that are asked of each.
+        problems: by name, each with the numbers of points whose best volume is stored.
         replications: whose seeds have fronts of their own.
         trained: overrides and budget of each problem whose front is that of `trained_front`.
     """

@@ -55,8 +55,10 @@ def profiles(a: Artifact) -> None:
 
 
 def budgets(every: Sequence[Board]) -> list[dict[int, Board]]:
-    """Compares budgets, board by board: budgets with all ranking problems; and where one of them
-    has fewer, all budgets on the problems that they share.
+    """Returns the boards to compare, by budget.
+
+    They are the budgets with all ranking problems and, where a budget has fewer, all budgets on the problems
+    that they share.
     """
     have = {board.name: board for board in every}
     comparisons = []

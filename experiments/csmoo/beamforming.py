@@ -53,7 +53,7 @@ WINDOWS = 10  # per decade of t: what the violations are averaged over, which os
 SAME = ("sgd", "prox")  # with CSMOO-2's step sizes and penalty
 BASELINES = (*SAME, "tuned")
 MODERATE = (0.2, 0.8)  # lambda_1 between them
-MOST = 0.9  # share of channel instances (and preferences) that "consistently" asks for
+MOST = 0.9  # share of channel instances (and preferences) that counts as "consistently"
 CURVES = {"fig3": 0.5, "fig20": 0.1, "fig22": 0.3, "fig24": 0.7, "fig26": 0.9}
 RATES = {"fig4": 0.5, "fig21": 0.1, "fig23": 0.3, "fig25": 0.7, "fig27": 0.9}
 THREE = {"fig28": 0.5, "fig29": 0.1, "fig30": 0.3, "fig31": 0.7, "fig32": 0.9}
@@ -134,7 +134,7 @@ def exact(
     weights = torch.tensor([lam1, 1.0 - lam1, 1.0, 1.0], dtype=torch.float64)
     shift = weights * torch.tensor([*z, 0.0, 0.0], dtype=torch.float64)
 
-    @lru_cache(maxsize=2)  # values and rows are asked for one after the other
+    @lru_cache(maxsize=2)  # SLSQP evaluates values and rows one after the other
     def at(point: bytes) -> tuple[np.ndarray, np.ndarray]:
         v = np.frombuffer(point)
         # a copy for each function: one backward pass

@@ -60,7 +60,7 @@ class Variants:
     def less(
         self, fn: Callable[[Curves], np.ndarray], one: str, other: str, of: np.ndarray | None = None
     ) -> Mean:
-        """fn of `one` less fn of `other`: mean over runs (of those in `of`), with noise and seed in common.
+        """fn of `one` less fn of `other`: mean over runs (all, or `of`), with noise and seed in common.
 
         The interval is over seeds: runs of one seed at several preferences share their noise.
         """

@@ -126,7 +126,7 @@ def finals(curves: Iterable[tuple[str, Curves]]) -> list[dict[str, Any]]:
 def draw_curves(a: Artifact, curves: Mapping[str, Curves], method: str = "") -> None:
     """Draws x, Tchebycheff value and violation against t, means over seeds.
 
-    The figure's own method is in front with its 10 to 90 % band; without one, all have the range of their
+    The figure's `method` is in front with its 10 to 90 % band; without one, all have the range of their
     seeds.
     """
     fig, axes = st.panels(1, 3, figsize=(7.0, 2.8))

@@ -1,4 +1,4 @@
-"""The duration of the violation of Figure 33 from other starts: the paper does not print its own."""
+"""The duration of the violation of Figure 33 from other starts: the paper does not print its start."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def draw(a: Artifact, since: dict[float, dict[float, Mean]]) -> None:
 def judge(a: Artifact, since: dict[float, dict[float, Mean]], never: int) -> None:
     """Judges whether what is printed for beta = 0 and for beta >= 0.5 is seen from any of the starts.
 
-    Intervals are widened for the number of starts (Bonferroni), since the best of them is asked for.
+    Intervals are widened for the number of starts (Bonferroni), since the best of them decides.
     """
 
     def as_printed(by_beta: dict[float, Mean]) -> bool:

@@ -52,8 +52,9 @@ def fig6(a: Artifact) -> None:
 
 
 def losses(job: JobRows) -> np.ndarray:
-    """Returns the recorded losses from the warm start on (steps, preferences, seeds, 2); NaN where a run was
-    lost.
+    """Returns the recorded losses from the warm start on (steps, preferences, seeds, 2).
+
+    They are NaN where a run was lost.
     """
     rows = job.history.sort_values(["step", "run"])
     done = job.final.set_index("run")["status"] == "done"
@@ -139,7 +140,7 @@ def judge_lines(
         a: the artifact.
         key: the data set.
         to_line: distances (preferences, seeds); NaN where a run was lost.
-        to_ray: those of the runs of Figure 5 to their rays; None if they were left out.
+        to_ray: distances of the runs of Figure 5 to their rays; None if these runs were left out.
         rises: largest rise of a mean loss by preference.
     """
     of = "largest change of a mean training loss from its value at the warm start"

@@ -139,8 +139,9 @@ def points_of(job: JobRows, measure: str) -> np.ndarray:
 
 
 def papers_pictures(a: Artifact, key: str) -> tuple[str, ...]:
-    """Returns the labels of this data set among those of the artifact (`artifact.paper.data`): they say
-    where the items of its pictures lie.
+    """Returns the labels of this data set in `artifact.paper.data`.
+
+    They say where the items of its pictures lie.
     """
     name = PICTURES[key]
     return tuple(label for label in a.paper.data if label == name or label.startswith(f"{name}, "))
@@ -162,7 +163,7 @@ def pictures_of(a: Artifact, key: str) -> Iterator[None]:
 
 
 def panels(a: Artifact) -> list[Panel]:
-    """Returns the data sets of an artifact; those that were left out (`artifact.only`) are not there."""
+    """Returns the data sets of an artifact, without the ones that `artifact.only` leaves out."""
     existing = []
     for key in SETS:
         jobs = {m: a.jobs[f"{key}_{m}"] for m in METHODS if f"{key}_{m}" in a.jobs}
@@ -179,8 +180,9 @@ def quoted(panel: str, method: str) -> np.ndarray:
 
 
 def at_published(points: Mapping[str, np.ndarray], name: str) -> Several:
-    """Asks that FERERO's points of a data set, for each measure (preferences, seeds, 2), are the published
-    ones; a point whose runs were all lost is not.
+    """Checks that FERERO's points of a data set are the published ones.
+
+    points: by measure, (preferences, seeds, 2). A point whose runs were all lost is not the published one.
     """
     gap = {}
     there: dict[str, bool] = {}
@@ -199,8 +201,9 @@ def means_by_preference(values: np.ndarray) -> dict[str, float]:
 
 
 def in_order(losses: np.ndarray, of: str) -> Several:
-    """Asks that losses (preferences, seeds, 2) are ordered as their preferences: the first falls, the second
-    rises.
+    """Checks that losses (preferences, seeds, 2) are ordered as their preferences.
+
+    The first loss falls, the second rises.
     """
     fall = Ordered(means_by_preference(losses[..., 0]), falling=True, of=f"{of} 1", digits=".3f")
     return AllOf(fall, Ordered(means_by_preference(losses[..., 1]), of=f"{of} 2", digits=".3f"))

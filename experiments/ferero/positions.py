@@ -145,8 +145,9 @@ def fits(rows: pd.DataFrame, key: str, recipe: Recipe) -> Check:
 
 
 def likelihood(rows: pd.DataFrame, recipe: Recipe) -> float:
-    """Returns the logarithm of the likelihood of the ten pairs (a, b) and of the three losses; -inf where a
-    pair is impossible.
+    """Returns the logarithm of the likelihood of the ten pairs (a, b) and of the three losses.
+
+    It is -inf where a pair is impossible.
     """
     possible = recipe.positions
     tenth = sum(b - a == TENTH for a, b in possible)
@@ -179,7 +180,7 @@ def fitting(rows: pd.DataFrame) -> list[Recipe]:
 
 
 def table_recipes(rows: pd.DataFrame) -> list[Recipe]:
-    """Returns the recipes of the table: those that fit, and others that were thought of."""
+    """Returns the recipes of the table: first the ones that fit, then the others of `NAMED`."""
     first = fitting(rows)
     return [*first, *(recipe for recipe in NAMED if recipe not in first)]
 

@@ -25,9 +25,9 @@ from mobench.core import Weighting
 
 from .runs import INNER, SHARE, VISIBLE, Condition, arrived, direction, first_output, rises, spread
 
-Measured = dict[tuple[str, str], str]  # what was found, by method and property
+Measured = dict[tuple[str, str], str]  # measurements in words, by method and property
 CHANGED = 1e-3  # 1 - cos above which a direction counts as another one
-METHODS: dict[str, dict[str, Weighting]] = {  # those of a row of Table 5, by the names of their jobs
+METHODS: dict[str, dict[str, Weighting]] = {  # the methods of each row of Table 5, by job
     "Linear Scalarization": {"ls": LS()},
     "(Smooth) Tchebycheff": {"tch": TCH(), "stch": STCH(mu=0.1)},
     "PMTL": {"pmtl": PMTL(references=5, phase1=0.0)},
@@ -43,7 +43,7 @@ INSIDE = Condition(
 def scale_changes(method: Weighting) -> np.ndarray:
     """Returns 1 - cos between the directions for F and for Lambda F, (200,) or fewer.
 
-    They are at random points (M = 2, P = 6); those where one of the two does not move are left out.
+    Points are random (M = 2, P = 6); a point where one of the two does not move is left out.
     """
     rng = np.random.default_rng(0)
     J = torch.from_numpy(rng.standard_normal((200, 2, 6)))
@@ -148,9 +148,7 @@ def judge_weak(a: Artifact, name: str, norm: float, cos: float, cell: str) -> No
 
 @artifact("ferero/table1")
 def table1(a: Artifact) -> None:
-    """Properties of the methods; exactness is judged on Figure 3's runs (there),
-    controlled ascent on those of Figure 4d to f.
-    """
+    """Properties of the methods: exactness on Figure 3's runs, controlled ascent on Figure 4d to f's."""
     pmtl = ascents(a.jobs["pmtl_hard"], "hard inner runs", at_most=1 - SHARE)
     epo = ascents(a.jobs["epo_hard"], "hard inner runs")
     printed = ascents(a.jobs["ferero_hard_printed"], "hard inner runs with the printed settings")
@@ -191,7 +189,7 @@ def slug(name: str) -> str:
 
 
 def properties(cells: Published, measured: Measured) -> pd.DataFrame:
-    """Returns methods by properties; a measured cell shows what was found behind the published word."""
+    """Returns methods by properties; a cell has the published word and then the measurement, if any."""
     lines: list[dict[str, Any]] = []
     for name, rows in cells.rows.groupby("row", sort=False):
         line: dict[str, Any] = {"method": name}

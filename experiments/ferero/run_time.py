@@ -53,9 +53,9 @@ def on_both(*methods: str) -> list[str]:
 
 
 def seconds(a: Artifact, method: str) -> float:
-    """Returns the median time of those of a method's three runs that finished; NaN if none did.
+    """Returns the median time of a method's runs, of three, that finished; NaN if none did.
 
-    A run that is lost takes no more steps, and its time is not that of the steps that it was given.
+    A run that is lost takes no more steps, so its time is not that of all its steps.
     """
     jobs = [a.jobs[name] for name in jobs_of(method)]
     times = [job.meta["seconds_train"] for job in jobs if job.complete]
@@ -178,10 +178,10 @@ def judge_times(a: Artifact, time: Times, count: Mapping[tuple[str, str], int]) 
 
 
 def judge_single_loop(a: Artifact, time: Times, count: Mapping[tuple[str, str], int]) -> None:
-    """Algorithm 2 against Algorithm 1 (Appendix H.2), with the printed inner loop and with our exact
-    subproblem.
+    """Judges Algorithm 2 against Algorithm 1 (Appendix H.2).
 
-    That it takes more iterations is a claim of ferero/fig8.
+    Algorithm 1 has the printed inner loop, or our exact subproblem. That it takes more iterations is a
+    claim of ferero/fig8.
     """
     one = {
         "printed inner loop from easy starts": ("easy", "ferero"),

@@ -33,7 +33,7 @@ SHARE = 0.9  # of the runs
 ALIGNED = 1.0  # degrees to the ray
 ON_FRONT = 1e-3  # distance to the front
 OUTER = (0, 3)  # preferences, by their number
-INNER = (1, 2)  # those whose hard starts are on the other side of the front: yellow and green
+INNER = (1, 2)  # preferences whose hard starts are on the other side of the front: yellow and green
 VISIBLE = 0.01  # a hundredth of the axes: a departure from a line that a drawing shows
 NEAR = "first within 1° and 1e-2"  # what `first_hit` finds
 
@@ -175,7 +175,7 @@ def on_the_way(job: JobRows) -> pd.DataFrame:
 
 
 def context(F: Tensor, w: Tensor, P: int = 1) -> Context:
-    """Returns what an algorithm is told before its first step from objective values F (R, M)."""
+    """Returns an algorithm's context before its first step at objective values F (R, M)."""
     R, M = F.shape
     spec = Spec(R=R, M=M, N=0, P=P, X=Free())
     theta = torch.zeros(R, P, dtype=F.dtype)
@@ -192,7 +192,7 @@ def direction(method: Weighting, F: Tensor, J: Tensor, w: Tensor) -> Tensor:
 def draw_paths(a: Artifact, titles: Mapping[str, str], /, **options: Mapping[str, Any]) -> None:
     """Draws rows of three panels with the trajectories of these jobs.
 
-    `options` has those of `trajectories` for some of the jobs.
+    `options` has the options of `trajectories` for some of the jobs.
     """
     rows = len(titles) // 3
     fig, axes = st.panels(rows, 3, figsize=(7.0, 2.3 * rows + 0.5), sharex=True, sharey=True)

@@ -36,7 +36,7 @@ EPS1 = 1.2
 EPS2 = 0.5
 TOLERANCE = 1e-2
 BOUND: dict[str, Any] = {"color": st.BLACK, "lw": 0.8, "ls": "--"}  # how a bound is drawn
-TIGHT = 0.8  # of table3_bound: below what small starts reach (about 0.87), where 1.2 asks for nothing
+TIGHT = 0.8  # of table3_bound: small starts reach about 0.87 by themselves, so that 1.2 is inactive there
 EMBEDDED = (
     "Generated syllables are no speech: shown, not judged. Decided by data=speech_small, or "
     "librispeech_aishell."
@@ -266,9 +266,7 @@ def add_notes(a: Artifact, data: str) -> None:
 
 @artifact("ferero/table3_bound")
 def table3_bound(a: Artifact) -> None:
-    """The same fine-tuning with f_cpc <= 0.8: the published bound holds at small starts without being
-    asked for.
-    """
+    """The same fine-tuning with f_cpc <= 0.8, as small starts meet the published bound by themselves."""
     ls = Tuned(a.jobs["ls"])
     ferero = Tuned(a.jobs["ferero"])
     meta = a.jobs["ferero"].meta

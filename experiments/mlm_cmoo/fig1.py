@@ -39,7 +39,8 @@ def numbered(frame: pd.DataFrame, prefix: str) -> list[str]:
 def chosen(rows: pd.DataFrame, losses: list[str]) -> pd.DataFrame:
     """Returns of each seed the run that a user would take.
 
-    Smallest mean training loss among those that meet the constraints, else the smallest violation.
+    It has the smallest mean training loss of the runs that meet the constraints, or else the smallest
+    violation.
     """
     done = rows[rows["status"] == "done"]
     best = [done.iloc[:0]]
@@ -168,8 +169,8 @@ def site_line(job: JobRows, title: str, means: np.ndarray, picked: pd.DataFrame)
 def followed(h: pd.DataFrame, population: bool) -> pd.DataFrame:
     """Returns the mean test loss by step and seed.
 
-    Of a population that of the member with the smallest mean training loss so far, among those that meet the
-    constraints (before there are any: of all).
+    The loss of a population is that of the member with the smallest mean training loss so far, among the
+    members that meet the constraints (before there are any: among all).
     """
     loss = h[numbered(h, "f")].mean(axis=1)
     h = h.assign(order=np.where(h["violation"] <= 0, loss, 1e9 + h["violation"]) if population else loss)
@@ -250,7 +251,7 @@ def fig1b(a: Artifact) -> None:
 
 
 def note_faces(a: Artifact) -> None:
-    """Returns the label of the pictures and the owner of the panels."""
+    """Notes the label of the pictures, and that the panels are our choice."""
     a.note(
         f"Data: {a.jobs['mlm_cmoo'].meta['data']}. The paper does not describe the panels; "
         "what they show is our choice."

@@ -30,7 +30,7 @@ OTHERS = {  # what NSGA-II and PSL search ("-": descent), and the jobs
 }
 BASELINES = ("NSGA-II", "PSL")
 LONGER = "equal weights, alpha 0.1"
-ENDS = {  # those whose ends say what kept MLM-CMOO from a loss
+ENDS = {  # jobs whose ends say what kept MLM-CMOO from a loss
     "MLM-CMOO, step sizes of River Flow": "with the step sizes that the paper prints for River Flow",
     "equal weights, alpha as MLM-CMOO": (
         "plain descent on the same batches (equal weights, no constraints) with MLM-CMOO's alpha"

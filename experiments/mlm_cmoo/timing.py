@@ -173,8 +173,8 @@ def arrived(mlm_cmoo: Timed, others: Mapping[str, list[Timed]]) -> str:
 def needed(mlm_cmoo: Timed, longer: list[Timed], level: float) -> str:
     """Says how many steps MLM-CMOO would need, by two estimates.
 
-    Its steps sum up to those after which plain descent with a larger step has the loss on both tasks; a power
-    law through the second half of the run.
+    By the first, its step sizes add up to the length after which plain descent with a larger step has the
+    loss on both tasks; the second is a power law through the second half of the run.
     """
     config = mlm_cmoo.rows.config["algorithm"]
     said = []

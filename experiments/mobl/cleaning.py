@@ -421,9 +421,7 @@ def _notes(a: Artifact, ends: str) -> None:
 
 
 def _table(jobs: dict[str, Cleaning]) -> pd.DataFrame:
-    """1/L on every axis, the losses at the exact y*, test accuracy,
-    and what became of the wrong labels' weights.
-    """
+    """Returns the lines of the table: 1/L, test accuracies, and mean weights of wrong and right labels."""
     rows = []
     for name, job in jobs.items():
         for s in sorted(set(job.rows.weights.argmax(axis=1))):
@@ -562,7 +560,7 @@ class Setting:
 def _settings(jobs: Mapping[str, Cleaning], factor: float) -> list[Setting]:
     """All that were tried; `factor`: what the paper's weight step is multiplied with.
 
-    Best first, by its own mean 1/L.
+    The best is first, by MoCo's mean 1/L.
     """
     settings = []
     for job in jobs.values():
@@ -600,14 +598,14 @@ class Comparison:
         return np.stack([mean for _, mean, _ in by_preference(self.pref)])
 
     @property
-    def own(self) -> np.ndarray:
-        """On each axis, of the run that prefers it."""
+    def preferred(self) -> np.ndarray:
+        """1/L on each axis, of the run that prefers it."""
         return np.diagonal(self.polygons)
 
     @property
     def narrowest(self) -> Mean:
         """WC-MHGD minus MoCo over seeds, on the axis where that is smallest."""
-        s = int(np.argmin(self.own - self.moco.mean))
+        s = int(np.argmin(self.preferred - self.moco.mean))
         mine = self.pref.last[self.pref.last["preferred"] == s]
         theirs = self.moco.job.last
         theirs = theirs[theirs["run"].isin(self.moco.runs)]
@@ -669,7 +667,7 @@ def fig12(a: Artifact) -> None:
 def _judge_moco(a: Artifact, comparisons: Mapping[str, Comparison]) -> None:
     checks: dict[str, Check] = {}
     for name, one in comparisons.items():
-        axes = list(zip(one.pref.rates, one.own, one.moco.mean, strict=True))
+        axes = list(zip(one.pref.rates, one.preferred, one.moco.mean, strict=True))
         larger = Count({f"p = {p:.3g}": x > y for p, x, y in axes}, what="axes")
         values = ", ".join(f"{x:.3f} / {y:.3f}" for _, x, y in axes)
         solved = [inverse(one.pref.solved("f_", one.pref.runs(s)))[0][s] for s in range(one.pref.S)]
@@ -677,7 +675,7 @@ def _judge_moco(a: Artifact, comparisons: Mapping[str, Comparison]) -> None:
         best = max(one.tried, key=lambda setting: float(setting.exact.mean()))
         exact = f"at the exact y*(x) {int((np.array(solved) > best.exact).sum())}"
         checks[name] = larger.also(f"{values} (MoCo with {one.moco.words}); {exact}").provided(
-            np.isfinite(one.own + one.moco.mean).all(), UNFINISHED
+            np.isfinite(one.preferred + one.moco.mean).all(), UNFINISHED
         )
     better = BothReadings(checks)
     moved = max(

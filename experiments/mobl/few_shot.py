@@ -100,8 +100,9 @@ def _radar(fig: Any, position: Any, pref: FewShot, extreme: FewShot, prefix: str
 
 
 def leads(job: FewShot, prefix: str) -> pd.DataFrame:
-    """Returns, for each recorded step (row) and seed (column), the preferred task's accuracy minus the mean
-    of the others in the same run, mean of all preferences.
+    """Returns the preferred task's lead by recorded step (row) and seed (column), mean over the preferences.
+
+    It is that task's accuracy minus the mean of the others in the same run.
     """
     rows = job.recorded
     F = rows[[f"{prefix}{s + 1}" for s in range(job.S)]].to_numpy(dtype=float)
@@ -150,7 +151,7 @@ def ceiling(pref: FewShot) -> str:
 
 
 def saturation(before: str = "") -> dict[str, Any]:
-    """Returns what `below_ceiling` asks of accuracies, what was seen before, and what would decide."""
+    """Returns the arguments of `below_ceiling`: the limit of accuracies, and words about what decides."""
     return {"ceiling": 100.0, "within": STEP, "unit": " %", "before": f"{before} {ANEW}".strip()}
 
 
@@ -312,8 +313,9 @@ def _draw_areas(
 
 @artifact("mobl/fig2")
 def fig2(a: Artifact) -> None:
-    """Area covered by WC-MHGD's runs, and the polygons of MOML and FORUM (by the exact dual, too, if that job
-    was not left out).
+    """Area covered by WC-MHGD's runs, and the polygons of MOML and FORUM.
+
+    FORUM by the exact dual is drawn, too, if that job was not left out.
     """
     pref = FewShot(a.jobs["pref"])
     extreme = FewShot(a.jobs["extreme"])
@@ -491,9 +493,7 @@ def _per_seed(job: FewShot, values: np.ndarray, runs: list[int] | None) -> pd.Se
 
 @artifact("mobl/fig5")
 def fig5(a: Artifact) -> None:
-    """Training and test accuracies of all tasks under each of five preferences; how the lead of the
-    preferred task comes and goes.
-    """
+    """Accuracies of all tasks under each of five preferences; the preferred task's lead over the steps."""
     pref = FewShot(a.jobs["pref"])
     fig, axes = st.panels(2, 2, figsize=(7.0, 5.2))
     for ax, below, (kind, prefix) in zip(*axes, KINDS.items(), strict=True):
@@ -672,9 +672,7 @@ def undecided_ratio(one: float, other: float, seeds: int) -> str:
 
 
 def carried(train: np.ndarray, test: np.ndarray) -> tuple[int, int]:
-    """In how many seeds (rows) the one task with the highest training accuracy has the highest test accuracy
-    alone, too, and in how many seeds there is one such task in training.
-    """
+    """Returns in how many seeds (rows) the only best task in training is that in test, and how many have one."""
     same = clear = 0
     for one, other in zip(train, test, strict=True):
         if (one == one.max()).sum() == 1:

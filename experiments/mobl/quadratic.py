@@ -34,9 +34,10 @@ TRADE_OFF = "$u$: the constant that trades the preference against stationarity."
 
 
 def running_mean(job: JobRows, column: str, runs: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """K (n,) and the mean over k < K of a column (n, runs), of steps that need not all be recorded: between
-    two of them a column is taken to be linear. What a column says of a step, `direction_square` say, is in
-    the row after it; of a point, in its own.
+    """Returns K (n,) and the mean over k < K of a column (n, runs).
+
+    Not all steps need be recorded: between two of them a column is taken to be linear. A measure of a step,
+    such as `direction_square`, is in the row after the step; a measure of a point is in the point's row.
     """
     h = job.history
     if runs is not None:

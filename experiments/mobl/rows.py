@@ -23,8 +23,9 @@ HULL = 1.1  # a hull contains every polygon: how much larger than the largest it
 
 @dataclass(frozen=True)
 class Tasks(ABC):
-    """One job with S tasks as objectives; runs that did not finish are in no mean,
-    and values of no runs at all are NaN.
+    """One job with S tasks as objectives.
+
+    Runs that did not finish are in no mean, and values of no runs at all are NaN.
     """
 
     rows: JobRows

@@ -28,8 +28,9 @@ from mobench.oracles import Minibatch
 
 @lru_cache(maxsize=4)
 def _targets(N: int, M: int, n: int, spread: float, seed: int) -> Tensor:
-    """z (N, M, n) in [-1, 1]: around corners of the box that differ between the objectives,
-    but in the last coordinate.
+    """Returns z (N, M, n) in [-1, 1].
+
+    They lie around corners of the box that differ between the objectives, but in the last coordinate.
     """
     rng = generator(seed, problem="deviations", use="targets")
     corners = np.where((np.arange(M)[:, None] + np.arange(n)) % 2 == 0, 1.0, -1.0)
@@ -39,8 +40,9 @@ def _targets(N: int, M: int, n: int, spread: float, seed: int) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Deviations(Sampled):
-    """Mean absolute deviations, a finite sum on a box: convex, not smooth, every constant of Assumption 1 in
-    closed form.
+    """Mean absolute deviations, a finite sum on a box.
+
+    They are convex and not smooth, and every constant of Assumption 1 has a closed form.
 
         f_m(x) = 1/N sum_i phi_mi(x),   phi_mi(x) = 1/(2n) sum_j |x_j - z_mij|,   -1 <= x_j <= 1
 
@@ -97,8 +99,9 @@ class Deviations(Sampled):
         return gap.abs().mean((1, 3)) / 2, lambda: gap.sign().mean(1) / (2 * self.n)
 
     def best(self, w: np.ndarray) -> float:
-        """min over the box of max_m w_m f_m(x): variables x, one deviation u_mij >= |x_j - z_mij| each,
-        and the maximum.
+        """Returns the minimum over the box of max_m w_m f_m(x).
+
+        Variables of the linear program: x, a deviation u_mij >= |x_j - z_mij| for each z, and the maximum.
         """
         N, M, n = self.targets.shape
         z = self.targets.numpy().reshape(-1)
@@ -153,8 +156,9 @@ def general(T: int, U: float, L: float, D: tuple[float, float], C: tuple[float, 
 
 
 def constants(mirror: str, d: int, m: int, R: float = 1.0) -> tuple[tuple[float, float], tuple[float, float]]:
-    """D and C of Appendix A.2: the half squared norm for theta and, with PGD, for lambda;
-    with EG the negative entropy.
+    """Returns D and C of Appendix A.2.
+
+    The mirror map is the half squared norm for theta and, with PGD, for lambda; with EG the negative entropy.
     """
     return (2 * d * R**2, 2.0 if mirror == "pgd" else float(np.log(m))), (
         float(d),
@@ -168,8 +172,9 @@ def bound(mirror: str, T: int, d: int, m: int, L: float, U: float, R: float = 1.
 
 
 def method(mirror: str, problem: Deviations, T: int) -> Algorithm:
-    """OMD-TCH with the step sizes of Theorems 4 and 5 (R_theta = 1); "ls":
-    linear scalarization with that of theta.
+    """Returns OMD-TCH with the step sizes of Theorems 4 and 5 (R_theta = 1).
+
+    "ls" is linear scalarization with the step size of theta.
     """
     step = float(np.sqrt(8 / (5 * T * problem.L**2)))
     if mirror == "ls":
@@ -182,8 +187,13 @@ def method(mirror: str, problem: Deviations, T: int) -> Algorithm:
 
 @dataclass
 class Answers:
-    """Runs with one T: gaps (w, seeds) of each average; where the adaptive average is computed, objective
-    values (R, M) of each, their mean over the iterates, and how many iterates are stored (R,).
+    """Runs with one T, by average.
+
+    Attributes:
+        gap: gaps to the optimum (w, seeds) of each average.
+        F: objective values (R, M) of each average.
+        iterates: mean objective values over the iterates (R, M), where the adaptive average is computed.
+        stored: how many iterates the adaptive average stores (R,).
     """
 
     gap: dict[str, np.ndarray]
@@ -201,8 +211,8 @@ def run(
 ) -> Answers:
     """T rounds with one random term a round.
 
-    Dominance of Algorithm 2 is decided by true values, which Lemma 1 needs, and in a second average by those
-    of the batches.
+    Dominance of Algorithm 2 is decided by true values, which Lemma 1 needs, and in a second average by the
+    values of the batches.
     """
     runs = Runs.product(torch.tensor(weights, dtype=torch.float64), list(seeds))
     oracle = Minibatch(problem, runs, batch_size=1)
@@ -234,7 +244,7 @@ def run(
 
 @dataclass(frozen=True)
 class Study:
-    """All runs of the artifact, which are made when they are asked for."""
+    """All runs of the artifact, each made at its first use."""
 
     problem: Deviations
     rounds: Sequence[int]

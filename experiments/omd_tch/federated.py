@@ -134,7 +134,7 @@ class Scenario:
         return self.jobs[self.job(column) or name], output
 
     def names(self, *column_names: str) -> set[str]:
-        """Returns the artifact's names of the jobs of these columns (none given: all of the scenario's)."""
+        """Returns the artifact's names of the jobs of these columns; without columns, of all the jobs."""
         return {f"{self.key}_{name}" for name in (map(self.job, column_names) if column_names else self.jobs)}
 
     def borrowed(self, column: str) -> bool:
@@ -208,9 +208,10 @@ class Scenario:
         return self.printed(one, metric)[0] - self.printed(other, metric)[0]
 
     def rounds_alone(self, column: str) -> tuple[pd.Series, bool]:
-        """In which recorded rounds, by seed and step, an adaptive average has exactly the last iterate's
-        values of all objectives and metrics; and whether the one after round T has those of theta^(T) for
-        every seed.
+        """Returns the recorded rounds in which an adaptive average has exactly the last iterate's values.
+
+        They are by seed and step, of all objectives and metrics. The second value says whether the average
+        after round T has the values of theta^(T) for every seed.
         """
         job, output = self.source(column)
         rows = job.history
@@ -296,7 +297,7 @@ def ours(values: np.ndarray) -> str:
 def by_method(scenarios: Sequence[Scenario]) -> tuple[pd.DataFrame, set[tables.Cell]]:
     """Returns Table 2 in the paper's layout: methods as columns, ours and in brackets what is published.
 
-    The second is which cells are in bold type: the best of each row, and those that are written like it.
+    The second value is the cells in bold type: the best of each row, and cells that are written like it.
     """
     lines: list[dict[str, Any]] = []
     best: set[tables.Cell] = set()

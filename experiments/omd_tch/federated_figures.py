@@ -118,9 +118,7 @@ def title_of_row(row: Any, words: str) -> None:
 
 @artifact("omd_tch/fig3")
 def fig3(a: Artifact) -> None:
-    """Rotation: losses of the worst client for one seed, accuracy against parity,
-    all methods over the seeds.
-    """
+    """Rotation: the worst client's losses for one seed, accuracy against parity, all methods over seeds."""
     scenarios = scenarios_of(a)
     fig, axes = st.panels(2 * len(scenarios), 3, figsize=(7.0, 4.2 * len(scenarios)))
     for k, s in enumerate(scenarios):
@@ -158,7 +156,7 @@ def fig3a(a: Artifact) -> None:
     draw_curves(axes[0, 0], s, LOSS, s.first_seed, "worst client's training loss")
     draw_curves(axes[0, 1], s, METRICS["agnostic loss"], s.first_seed, "worst client's test loss")
     for ax, name in ((axes[0, 0], LOSS), (axes[0, 1], METRICS["agnostic loss"])):
-        # the last iterates of AdaOMDgd's trajectory, which its average is to be told from
+        # the last iterates of AdaOMDgd's trajectory, to be compared with its average
         rounds, values = s.curve("last iterate of AdaOMDgd-TCH", name, s.first_seed)
         label = "last iterate of AdaOMDgd"
         ax.plot(rounds, values, ls=(0, (1, 2)), color=st.BLACK, lw=2.0, label=label, zorder=5)

@@ -23,7 +23,7 @@ CORNER = (1.0, 1.0)  # the reference point
 # deviation of three, as printed, is the standard error of the difference of two such means.
 WIDTH = 4.3
 LEAST = 0.0005  # a deviation that is printed as 0.000
-MOST = 0.03  # a tenth of what ten solutions on the front reach: a wider tolerance asks for nothing
+MOST = 0.03  # a tenth of what ten solutions on the front reach: with a wider tolerance nothing can fail
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ OURS = {  # further rows of the table
 
 
 def parts(a: Artifact, job: str) -> list[JobRows]:
-    """Returns the job of this name, or those of the single preferences."""
+    """Returns the job of this name, or the jobs of the single preferences."""
     return [a.jobs[job]] if job in a.jobs else [a.jobs[f"{job}_w{k}"] for k in range(10)]
 
 

@@ -57,7 +57,7 @@ def other_seeds(a: Artifact) -> None:
 
 
 def by_seed(scenarios: dict[str, Scenario], metric: str) -> pd.Series:
-    """Returns a metric of all seeds that finished; one line if both jobs were given the same seed."""
+    """Returns a metric of all seeds that finished; one line if both jobs have the same seed."""
     column = METRICS[metric]
     rows = pd.concat([s.jobs["ls"].final for s in scenarios.values()])
     done = rows[(rows["output"] == "last") & (rows["status"] == "done")]

@@ -44,7 +44,7 @@ class Statement:
     Args:
         id: as claims.yaml writes it, such as "m{setting}-accuracy-{kind}".
         kind: the mirror map, or what else ends the id.
-        check: what was measured, and what is asked.
+        check: the measured values with their criterion.
         shown: the columns that it compares.
         metric: of which the difference of these two columns has an interval; None: it is not of one number.
         adaptive: the adaptive average on whose account it is made.
@@ -79,8 +79,10 @@ def judge(a: Artifact, s: Scenario, statements: Sequence[Statement]) -> None:
 
 
 def scatter(s: Scenario, x: Statement) -> str:
-    """Says how far single seeds scatter in print, where fewer than the paper's were run and the printed
-    difference is within two standard deviations of theirs.
+    """Says how far single seeds scatter in print, where that may explain a difference.
+
+    It may where fewer than the paper's seeds were run and the printed difference is within two of the printed
+    standard deviations.
     """
     if s.seeds >= SEEDS or x.metric is None:
         return ""
@@ -125,8 +127,9 @@ def borrowed(s: Scenario, compared: Sequence[str]) -> str:
 
 
 def same_as_last(s: Scenario, column: str) -> str:
-    """Says how often the adaptive average is the last iterate, if that is in most rounds: all that the
-    statement then supports.
+    """Says how often the adaptive average is the last iterate, if it is so in most rounds.
+
+    Then the statement is about the last iterate, not about the adaptive weights.
     """
     same, end = s.rounds_alone(column)
     alone = rounds_alone(s, column)
@@ -157,9 +160,7 @@ def rounds_alone(s: Scenario, column: str) -> dict[str, bool]:
 
 
 def of_curves(s: Scenario) -> list[Statement]:
-    """Returns what Figure 3a (or 3c) shows of the training loss of the worst client, for the first seed, as
-    the panel draws it.
-    """
+    """Returns the statements about Figure 3a (or 3c), the worst client's training loss of the first seed."""
     curves = {c: s.curve(c, LOSS, s.first_seed) for c in COMPARED}
     return [x for kind in PAIRS for x in of_pair_of_curves(s, kind, curves)]
 
@@ -240,7 +241,7 @@ def of_accuracy(
     adaptive: str | None = None,
     **words: Any,
 ) -> Statement:
-    """Returns a statement whose interval and printed difference are those of two columns' accuracies."""
+    """Returns a statement about the difference of two columns' accuracies."""
     words = {"panel": panel(s), "printed": s.printed_gap(one, other, ACCURACY)} | words
     return Statement(id, kind, check, (one, other), ACCURACY, adaptive, words)
 
@@ -358,8 +359,9 @@ def one_sided(missed: Mapping[str, Sequence[bool]]) -> str:
 
 
 def cells(a: Artifact, s: Scenario, chosen: Sequence[str], id: str) -> None:
-    """Judges the cells of some columns: within 1.5 printed standard deviations for a mean of ten seeds,
-    within three for fewer.
+    """Judges how many cells of some columns are close to the printed ones.
+
+    Close is within 1.5 printed standard deviations for a mean of ten seeds, within three for fewer.
 
     The published cells of AdaOMD are compared with the last iterate, which they are of (see `as_published`);
     how many of them the adaptive average meets is said beside it.

@@ -130,8 +130,9 @@ def deviation(s: Scenario) -> float:
 
 
 def scatter_of_parities(scenarios: Sequence[Scenario]) -> str:
-    """Says which parity is below FedMGDA+'s, and how far single seeds scatter in print, where fewer than the
-    paper's were run.
+    """Says which parity is below FedMGDA+'s, and how far single seeds scatter in print.
+
+    It is empty where as many seeds as the paper's were run.
     """
     sentences = []
     for s in scenarios:
@@ -180,9 +181,7 @@ def judge_text(a: Artifact) -> None:
 
 
 def check_orderings(a: Artifact, scenarios: Sequence[Scenario]) -> None:
-    """Checks of ours: orderings that the specification saw at a fifth and a twentieth of MNIST, whatever the
-    data.
-    """
+    """Checks, on any data, orderings that the specification saw at a fifth and a twentieth of MNIST."""
     cases = {f"{s.name} {kind}": (s, *pair) for s in scenarios for kind, pair in PAIRS.items()}
     orderings = {
         "train": {k: s.mean(ada, LOSS) < s.mean(plain, LOSS) for k, (s, plain, ada) in cases.items()},

@@ -164,8 +164,8 @@ def draw_solutions(
 ) -> None:
     """Draws the front, the rays through 1/w, and the solutions, coloured by their preference.
 
-    Small marks, a form for each seed, are what was found; the large rings are where the decision variables
-    averaged over the seeds are, which no run has found.
+    Small marks, a form for each seed, are the runs' solutions; the large rings are at the decision variables
+    averaged over the seeds, where no run has ended.
     """
     weights = job.weights[:: job.final["seed"].nunique()]
     st.objective_axes(ax, -0.05, 1.05)
@@ -198,13 +198,13 @@ def key_of_solutions(fig: Any, seeds: Sequence[int]) -> None:
 
 
 def near_rays(points: Sequence[Points], mean: float, angle: float, largest: float | None = None) -> Check:
-    """Checks that solutions are near the crossings of front and rays, for the worst of those shown.
+    """Checks that solutions are near the crossings of front and rays, for the worst of the seeds.
 
     Args:
-        shown: of one seed, or of several.
+        points: of one seed, or of several.
         mean: bound of the mean error over the preferences.
         angle: bound of the mean angle over the interior preferences, in degrees.
-        largest: bound of the largest error; None: it is not asked for.
+        largest: bound of the largest error; None: no bound.
     """
     worst = "largest " if len(points) > 1 else ""
     errors = np.array([p.error for p in points])
@@ -261,7 +261,7 @@ def fig2(a: Artifact) -> None:
 
 
 def judge_stored(a: Artifact) -> None:
-    """Returns the number of iterates that Algorithm 2 keeps, which the values of all iterates decide."""
+    """Judges how many iterates Algorithm 2 stores, which the values of all iterates decide."""
     table = torch.from_numpy(a.jobs["omd_gd"].paths()[:, :-1])  # of theta^(1..T), without theta^(T+1)
     stored = conversion_weights(table) > 0
     sizes = stored.sum(1).double().numpy()
