@@ -512,14 +512,15 @@ def as_json(results: Peers) -> dict[str, Any]:
         },
         "steps": {step.title: {"seconds": step.seconds.least, "aim": step.aim} for step in results.steps},
         "laws": [
-            {"size": law.size, "at": law.at, "fixed": law.fixed, "seconds": _without_nan(law.seconds)}
+            {
+                "size": law.size,
+                "at": law.at,
+                "fixed": law.fixed,
+                "seconds": {n: [x if x == x else None for x in values] for n, values in law.seconds.items()},
+            }
             for law in results.laws
         ],
     }
-
-
-def _without_nan(seconds: dict[str, list[float]]) -> dict[str, list[float | None]]:
-    return {name: [x if x == x else None for x in values] for name, values in seconds.items()}
 
 
 def _short(k: int) -> str:

@@ -110,8 +110,8 @@ CASES: dict[str, tuple[str, ...]] = {
     ),
 }
 # the other algorithms, with little work each, for there are many
-_NAMED = {word.removeprefix("algorithm=") for case in CASES.values() for word in case}
-CASES |= {name: (f"algorithm={name}", "steps=150") for name in choices("algorithm") if name not in _NAMED}
+_COVERED = {word.removeprefix("algorithm=") for case in CASES.values() for word in case}
+CASES |= {name: (f"algorithm={name}", "steps=150") for name in choices("algorithm") if name not in _COVERED}
 
 
 @dataclass

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-KNOWN = ("ARG", "FROM", "SHELL", "ENV", "WORKDIR", "COPY", "RUN", "CMD")
+INSTRUCTIONS = ("ARG", "FROM", "SHELL", "ENV", "WORKDIR", "COPY", "RUN", "CMD")
 
 
 def steps(text: str) -> list[tuple[str, str]]:
@@ -27,8 +27,8 @@ def steps(text: str) -> list[tuple[str, str]]:
     instructions = []
     for line in re.sub(r"\\\n\s*", "", "\n".join(lines)).splitlines():
         name, _, argument = line.partition(" ")
-        if name not in KNOWN:
-            raise ValueError(f"Dockerfile: {name} is not known here; known are {', '.join(KNOWN)}.")
+        if name not in INSTRUCTIONS:
+            raise ValueError(f"Dockerfile: {name} is not known here; known are {', '.join(INSTRUCTIONS)}.")
         instructions.append((name, argument))
     return instructions
 

@@ -134,7 +134,7 @@ CELLS = (
 )
 
 
-KEPT = results_root() / "runs"
+STORED = results_root() / "runs"
 OF_PAPER = "federatedimages-ls-7497007376"  # FedAvg, MNIST C=5, seeds 1 to 3 at the paper's scale
 
 
@@ -186,7 +186,7 @@ def run(cell: Cell, seeds: tuple[int, ...], outputs: Path) -> pd.Series:
 def checked(cell: Cell, outputs: Path) -> Line:
     """Runs a cell's seeds, unless their rows are kept, and then the other seed."""
     if cell.kept:
-        values = cell.measured(mobench.load(KEPT / cell.kept))
+        values = cell.measured(mobench.load(STORED / cell.kept))
     else:
         values = run(cell, cell.seeds, outputs / "table")
     number = run(cell, (cell.other,), outputs / "other")[cell.other]
@@ -196,7 +196,7 @@ def checked(cell: Cell, outputs: Path) -> Line:
 
 def published_cells() -> list[Line]:
     """Kept rows of other seeds, beside the means and deviations of ten seeds that the paper prints."""
-    rows = mobench.load(KEPT / OF_PAPER)
+    rows = mobench.load(STORED / OF_PAPER)
     scenario = Scenario("m5", {"ls": rows})
     lines = []
     for metric, name in METRICS.items():

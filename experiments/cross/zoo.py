@@ -22,7 +22,7 @@ from .table import boards_of, ranking
 
 ROW = 0.135  # inches
 FILE = "rows.csv.gz"
-KEPT = 0.95  # share of the separated pairs that keep their order in a replication: the protocol, version 2
+REPLICATED = 0.95  # share of the separated pairs that keep their order again: the protocol, version 2
 
 
 @artifact("cross/zoo")
@@ -183,7 +183,7 @@ def check_replication(a: Artifact, name: str, same_order: Mapping[str, list[bool
     if not every:
         return
     each = ", ".join(f"{board} {sum(of_board)} of {len(of_board)}" for board, of_board in same_order.items())
-    share = Share(every, KEPT, that="the order of the first run", what="separated pairs", digits=1)
+    share = Share(every, REPLICATED, that="the order of the first run", what="separated pairs", digits=1)
     a.check(name, share.also(each))
 
 

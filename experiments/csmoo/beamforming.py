@@ -58,7 +58,7 @@ CURVES = {"fig3": 0.5, "fig20": 0.1, "fig22": 0.3, "fig24": 0.7, "fig26": 0.9}
 RATES = {"fig4": 0.5, "fig21": 0.1, "fig23": 0.3, "fig25": 0.7, "fig27": 0.9}
 THREE = {"fig28": 0.5, "fig29": 0.1, "fig30": 0.3, "fig31": 0.7, "fig32": 0.9}
 NEAR = 0.02  # in V
-KEPT = 0.05  # bit/s/Hz: what a rate may lose and still count as preserved
+PRESERVED = 0.05  # bit/s/Hz: what a rate may lose and still count as preserved
 SMALL_RATE = 0.03  # bit/s/Hz: up to it the axis of a user with small rates is linear
 SLACK = 0.03  # bit/s/Hz: noise of a mean rate
 HELD_OUT = 150_000
@@ -108,7 +108,7 @@ def ideal_of(job: JobRows) -> tuple[float, ...]:
     return tuple(float(v) for v in job.meta["ideal_point"])
 
 
-def better(curves: Mapping[str, Curves]) -> str:
+def best_baseline(curves: Mapping[str, Curves]) -> str:
     return min(BASELINES, key=lambda k: curves[k].V)
 
 
@@ -313,7 +313,7 @@ def convergence(a: Artifact) -> None:
 def judge_better(
     a: Artifact, c: Curves, curves: Mapping[str, Curves], best: Reference, projected: Curves
 ) -> None:
-    rival = curves[better(curves)]
+    rival = curves[best_baseline(curves)]
     same = min((curves[k] for k in SAME), key=lambda c: c.V)
     lower = AtMost(Mean(c.V_end), Mean(rival.V_end), of="V", than="the best baseline's")
     weaker = {
@@ -414,7 +414,7 @@ def users(lam1: float) -> tuple[list[int], list[int]]:
 def judge_rates(a: Artifact, curves: Mapping[str, Curves], best: Reference) -> None:
     """The rates of both users against the best baseline's: in the drawn instance, and in how many others."""
     c = curves["csmoo2"]
-    rival = curves[better(curves)]
+    rival = curves[best_baseline(curves)]
     lam1 = c.lam[0]
     moderate = MODERATE[0] < lam1 < MODERATE[1]
     strong, weak = users(lam1)
@@ -432,11 +432,11 @@ def judge_rates(a: Artifact, curves: Mapping[str, Curves], best: Reference) -> N
     gain = f"gain of {'the emphasised rate' if weak else 'both rates'} over the baseline of lowest V"
     parts = [gains(strong, 0.0, gain)]
     if moderate and weak:
-        parts.append(gains(weak, -KEPT, "gain of the other rate"))
+        parts.append(gains(weak, -PRESERVED, "gain of the other rate"))
     check = AllOf(*parts, partial=True)
     rates = "; ".join(
-        f"user {u}: CSMOO-2 {c.rate(u).mean():.3f}, {METHODS[better(curves)]} {rival.rate(u).mean():.3f}, "
-        f"exact optimum {best.rates[u - 1]:.3f}"
+        f"user {u}: CSMOO-2 {c.rate(u).mean():.3f}, {METHODS[best_baseline(curves)]} "
+        f"{rival.rate(u).mean():.3f}, exact optimum {best.rates[u - 1]:.3f}"
         for u in (1, 2)
     )
     other = "is lower" if parts[0].holds else "is preserved, the emphasised one's not higher"
@@ -484,7 +484,7 @@ def three_methods(a: Artifact) -> None:
     steps = int(one.final["infeasible_steps"].sum())
     a.claim("csmoo1-equals-csmoo2", close.also(f"{steps} infeasible surrogates of CSMOO-1"))
     a.refer(f"csmoo/{next(name for name, lam in CURVES.items() if lam == lam1)}", "better")
-    rival = better(curves)
+    rival = best_baseline(curves)
     violation = curves[rival].end("violation")
     more = f" ({METHODS[rival]})"
     judge_violation(a, "baseline-feasible", violation, two.setting("leakage"), more, lam1=f"{lam1:g}")

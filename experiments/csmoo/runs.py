@@ -27,7 +27,7 @@ GIVEN = ("method", "lambda", "x exact", "V exact")  # columns that no run measur
 TIME = "iteration $t + 1$"
 ZERO = 1e-4  # the paper's tolerance on max_j g_j (Appendix E.3)
 NEARLY_ZERO = 1e-3  # violations below it are drawn on a linear axis
-TOLD_APART = 0.05  # share of a panel's height: curves that are nearer are one to the eye
+DISTINCT = 0.05  # share of a panel's height: curves that are nearer are one to the eye
 NEARLY = 0.05  # ours: share of the smallest right-hand side of a constraint
 MATCH = 0.01  # final x of two variants match: less than the spread over seeds
 MOST = 0.95  # of the runs; a pilot has 99 %
@@ -167,7 +167,7 @@ def coinciding(curves: Mapping[str, Curves]) -> str:
     names = [
         name
         for name, means in panels.items()
-        if float(np.ptp(means, axis=0).max()) < TOLD_APART * float(np.ptp(means[0]))
+        if float(np.ptp(means, axis=0).max()) < DISTINCT * float(np.ptp(means[0]))
     ]
     if not names:
         return ""

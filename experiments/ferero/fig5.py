@@ -17,8 +17,8 @@ from .images import (
     COLOURS,
     MEASURES,
     METHODS,
-    NAMED,
     NOTHING,
+    RAY_LABELS,
     RAYS,
     STEP_SIZE_NOTE,
     Panel,
@@ -39,7 +39,7 @@ from .images import (
 
 MARKERS = {m: st.look(m).marker for m in METHODS}
 GIVEN = ("data set", "measure", "method", "preference", "published task 1", "published task 2")
-SEEN = "Stated after the first runs at laptop scale had been seen, which are therefore no evidence."
+NO_EVIDENCE = "Stated after the first runs at laptop scale had been seen, which are therefore no evidence."
 
 
 @artifact("ferero/fig5")
@@ -75,7 +75,7 @@ def fig5(a: Artifact) -> None:
                     off["FERERO"], least, of=of, than="the nearer of LS and PMTL", unit="°", digits=".1f"
                 )
                 every = nearer.also(", ".join(f"{name} {v:.1f}°" for name, v in off.items()))
-                decided = every.provided(panel.paper(a), f"{SEEN} Decided by: {a.decides}.")
+                decided = every.provided(panel.paper(a), f"{NO_EVIDENCE} Decided by: {a.decides}.")
                 a.check("{key}-rays", decided, data=panel.data, **panel.words)
             if {"ferero", "epo"} <= set(panel.jobs):
                 judge_width(a, panel)
@@ -115,7 +115,7 @@ def add_legend(fig: Any, ax: Any, drawn: list[Panel], paper: bool) -> None:
         if not any(m in panel.jobs for panel in drawn):
             continue
         ax.plot([], [], ls="", marker=MARKERS[m], color=st.GREY, label=name)
-    for colour, degrees in zip(COLOURS, NAMED, strict=True):
+    for colour, degrees in zip(COLOURS, RAY_LABELS, strict=True):
         ax.plot([], [], ls="", marker="o", color=colour, label=f"ray {degrees}")
     ax.plot([], [], ls="", marker="o", ms=3, alpha=0.4, color=st.GREY, label="one seed")
     ax.plot([], [], ls="", marker="o", ms=7, mec="k", mew=0.5, color=st.GREY, label="mean of the seeds")
@@ -137,7 +137,7 @@ def table_lines(a: Artifact, panel: Panel) -> list[dict[str, Any]]:
             paper = quoted(f"{panel.name} {measure}", name)
             for k in range(len(RAYS)):
                 count = RunCount(int(np.isfinite(points[k]).all(1).sum()), points.shape[1])
-                cells.append((name, NAMED[k], points[k].T, paper[k], count))
+                cells.append((name, RAY_LABELS[k], points[k].T, paper[k], count))
         if panel.single:
             alone = panel.alone(measure)
             count = RunCount(int(np.isfinite(alone).sum()), alone.size)
@@ -213,7 +213,7 @@ def judge_order(a: Artifact, panel: Panel) -> None:
         for m, name in METHODS.items()
     }
     why = f"Not rising: {', '.join(name for name, check in angles.items() if not check.holds)}."
-    rising = AllOf(*angles.values()).provided(panel.paper(a), f"{SEEN} Decided by: {a.decides}.")
+    rising = AllOf(*angles.values()).provided(panel.paper(a), f"{NO_EVIDENCE} Decided by: {a.decides}.")
     a.check("{key}-picture", rising, reason=why, data=panel.data, **panel.words)
 
 

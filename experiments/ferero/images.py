@@ -30,7 +30,7 @@ PICTURES = {  # as jobs name them, before they say where the items lie
 METHODS = {"ls": "LS", "pmtl": "PMTL", "epo": "EPO", "ferero": "FERERO"}
 RAYS = {"orange ray 22.5 deg": 22.5, "green ray 45 deg": 45.0, "red ray 67.5 deg": 67.5}
 ANGLES = tuple(RAYS.values())
-NAMED = tuple(f"{degrees:g}°" for degrees in ANGLES)
+RAY_LABELS = tuple(f"{degrees:g}°" for degrees in ANGLES)
 COLOURS = tuple(st.preference(degrees) for degrees in ANGLES)
 MEASURES = ("loss", "accuracy")
 FEW = "no interval from fewer than three"
@@ -197,7 +197,7 @@ def at_published(points: Mapping[str, np.ndarray], name: str) -> Several:
 
 def means_by_preference(values: np.ndarray) -> dict[str, float]:
     """Returns the means over seeds of values (preferences, seeds) by preference."""
-    return dict(zip(NAMED, finite_mean(values, 1), strict=True))
+    return dict(zip(RAY_LABELS, finite_mean(values, 1), strict=True))
 
 
 def in_order(losses: np.ndarray, of: str) -> Several:

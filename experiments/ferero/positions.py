@@ -54,7 +54,7 @@ class Recipe:
 
 
 CHOSEN = Recipe()
-NAMED = (CHOSEN, Recipe(a=(0, 4)), Recipe(a=(2, 4)), Recipe(b=(4, 8)), Recipe(join="maximum"))
+CANDIDATES = (CHOSEN, Recipe(a=(0, 4)), Recipe(a=(2, 4)), Recipe(b=(4, 8)), Recipe(join="maximum"))
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,9 @@ def positions(a: Artifact) -> None:
     for column, key in enumerate(SETS if curves else ()):
         draw_curves(axes[1, column], a, key, curves.get(key, {}))
     a.figure(fig)
-    a.table([printed(), *(line(rows, recipe) for recipe in table_recipes(rows))])
+    fitted = fitting(rows)
+    others = [recipe for recipe in CANDIDATES if recipe not in fitted]
+    a.table([printed(), *(line(rows, recipe) for recipe in [*fitted, *others])])
     for key, name in SETS.items():
         a.check("{key}-fit", fits(rows, key, CHOSEN), key=key, name=name)
     judge_range(a, rows)
@@ -177,12 +179,6 @@ def fitting(rows: pd.DataFrame) -> list[Recipe]:
         if likelihood(rows, recipe) > -np.inf and all(fits(rows, key, recipe).holds for key in SETS)
     ]
     return sorted(accepted, key=lambda recipe: -likelihood(rows, recipe))
-
-
-def table_recipes(rows: pd.DataFrame) -> list[Recipe]:
-    """Returns the recipes of the table: first the ones that fit, then the others of `NAMED`."""
-    first = fitting(rows)
-    return [*first, *(recipe for recipe in NAMED if recipe not in first)]
 
 
 def printed() -> dict[str, Any]:

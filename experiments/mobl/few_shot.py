@@ -672,7 +672,10 @@ def undecided_ratio(one: float, other: float, seeds: int) -> str:
 
 
 def carried(train: np.ndarray, test: np.ndarray) -> tuple[int, int]:
-    """Returns in how many seeds (rows) the only best task in training is that in test, and how many have one."""
+    """Returns how many seeds (rows) have one best task in training that is also the one best in test.
+
+    The second number is how many seeds have one best task in training.
+    """
     same = clear = 0
     for one, other in zip(train, test, strict=True):
         if (one == one.max()).sum() == 1:
