@@ -402,7 +402,7 @@ def definition(kind: str, name: str) -> str:
 def page(rows: pd.DataFrame) -> str:
     """Returns docs/conventions.md."""
     parts = [INTRO.format(points=POINTS, stated=STATED)]
-    newest = {str(library): last_version(part["version"]) for library, part in rows.groupby("library")}
+    newest = {str(library): max(part["version"], key=Version) for library, part in rows.groupby("library")}
     tried = ", ".join(f"{library} {newest[library]}" for library in sorted(newest) if library != "mobench")
     parts.append(f"Libraries: {tried}.\n")
     for kind, (title, words) in SECTIONS.items():
@@ -433,11 +433,6 @@ def page(rows: pd.DataFrame) -> str:
                 here = agree = ""
         parts.append("")
     return "\n".join(parts)
-
-
-def last_version(versions: pd.Series) -> str:
-    """Returns the newest of some versions."""
-    return str(max(versions, key=Version))
 
 
 def oldest_like(rows: pd.DataFrame) -> str:

@@ -50,7 +50,7 @@ def drawn(tree: Path, outputs: Path, artifact: str, overrides: list[str]) -> dic
     return {c["id"]: c for c in json.loads(path.read_text())} if path.exists() else {}
 
 
-def first_rows(artifact: str, jobs: list[str]) -> str:
+def first_rows(jobs: list[str]) -> str:
     """Returns the commit that added the first rows of an artifact's jobs, under whatever name."""
     added = [
         git("log", "--follow", "-M50%", "--diff-filter=A", "--format=%ct %H", "--", f"{RUNS}/{job}/final.csv")
@@ -79,7 +79,7 @@ def state(before: str, now: str) -> str:
 
 def compared(artifact: str, overrides: list[str], jobs: list[str], scratch: Path) -> list[dict[str, str]]:
     """Returns a line for each claim of an artifact."""
-    commit = first_rows(artifact, jobs)
+    commit = first_rows(jobs)
     if not commit:
         return []
     tree = scratch / commit[:10]

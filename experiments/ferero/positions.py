@@ -96,7 +96,7 @@ def positions(a: Artifact) -> None:
         ax.set_xlabel("b, position of item 2")
         ax.set_ylabel("a, position of item 1")
     for column, key in enumerate(SETS if curves else ()):
-        draw_curves(axes[1, column], a, key, curves.get(key, {}))
+        draw_curves(axes[1, column], key, curves.get(key, {}))
     a.figure(fig)
     fitted = fitting(rows)
     others = [recipe for recipe in CANDIDATES if recipe not in fitted]
@@ -248,7 +248,7 @@ def frame(corner: tuple[float, float], width: float, height: float) -> Any:
     return Rectangle(corner, width, height, fill=False, ec="crimson", lw=1.5)
 
 
-def draw_curves(ax: Any, a: Artifact, key: str, jobs: dict[str, JobRows]) -> None:
+def draw_curves(ax: Any, key: str, jobs: dict[str, JobRows]) -> None:
     """Draws test losses of both tasks over epochs, ours and the published ones."""
     for task, colour in zip(TASKS, (st.BLACK, st.GREY), strict=True):
         if task in jobs:

@@ -90,8 +90,8 @@ def rate(a: Artifact) -> None:
     jobs = {name: [a.jobs[job] for job in series] for name, series in HORIZONS.items()}
     horizons = {name: ends(series, TITLES[name]) for name, series in jobs.items()}
     draw(a, steady, horizons)
-    lines = [line(name, STEADY[name], [a.jobs[name]], steady[name], late(steady[name])) for name in steady]
-    lines += [line(name, TITLES[name], jobs[name], horizons[name], horizons[name]) for name in horizons]
+    lines = [line(STEADY[name], [a.jobs[name]], steady[name], late(steady[name])) for name in steady]
+    lines += [line(TITLES[name], jobs[name], horizons[name], horizons[name]) for name in horizons]
     a.table(lines, given=("theorem", "steps"))
     for name in STEADY:
         T = int(a.jobs[name].config["steps"])
@@ -130,9 +130,7 @@ def judge_slope(a: Artifact, name: str, slope: Mean, bound: float, of: str) -> N
         a.claim(CLAIMS[name], check)
 
 
-def line(
-    name: str, theorem: str, jobs: Sequence[JobRows], table: pd.DataFrame, fitted: pd.DataFrame
-) -> dict[str, Any]:
+def line(theorem: str, jobs: Sequence[JobRows], table: pd.DataFrame, fitted: pd.DataFrame) -> dict[str, Any]:
     """Returns a line of the table: the terms at the end of the longest run."""
     job = jobs[-1]
     T = int(job.config["steps"])
