@@ -90,8 +90,8 @@ class FEREROSA(Preferred):
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
         weights = self._weights(state)
-        named = {f"weight_{m + 1}": weights[:, m] for m in range(F.shape[1])}
-        return {**super().report(F, state), **named}
+        columns = {f"weight_{m + 1}": weights[:, m] for m in range(F.shape[1])}
+        return {**super().report(F, state), **columns}
 
     def _weights(self, state: State) -> Float[Tensor, "R K"]:
         """Weights of the losses, and of the problem's constraints if there are any."""

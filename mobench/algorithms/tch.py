@@ -17,9 +17,7 @@ from mobench.errors import ConfigError, choose
 
 
 def ideal_point(z: str | Real | Sequence[Real], ctx: Context) -> Float[Tensor, "*R M"]:
-    """z as M entries, or (R, M): "problem" is the ideal point that the problem declares,
-    a number M equal ones.
-    """
+    """z (M,), or (R, M) of problem="problem", the ideal point that it declares; a number is M equal ones."""
     M = ctx.spec.M
     if isinstance(z, str):
         choose("algorithm.ideal", z, ("problem",))

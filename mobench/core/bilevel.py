@@ -62,9 +62,7 @@ class View(ABC):
 
 
 class GraphView(View):
-    """By automatic differentiation of two batched functions, f(x, y) (R, S) and g(x, y) (R, B);
-    runs do not interact.
-    """
+    """Automatic differentiation of f(x, y) (R, S) and g(x, y) (R, B), batched and independent by run."""
 
     def __init__(
         self, x: Tensor, f: Callable[[Tensor, Tensor], Tensor], g: Callable[[Tensor, Tensor], Tensor]
@@ -77,8 +75,8 @@ class GraphView(View):
         return self.g(self.x, y)
 
     def _slope(self, x: Tensor, y: Tensor) -> Tensor:
-        found: Tensor = torch.func.grad(lambda y_: self.g(x, y_).sum())(y)
-        return found
+        gradient: Tensor = torch.func.grad(lambda y_: self.g(x, y_).sum())(y)
+        return gradient
 
     def lower_gradient(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B q"]:
         return self._slope(self.x, y)
@@ -112,15 +110,15 @@ class GraphView(View):
         def total(x: Tensor, s: int) -> Tensor:
             out = self.f(x, y)[:, s].sum()
             for y_t, v in steps:
-                own = s if y.shape[1] > 1 else 0
-                out = out - (self._slope(x, y_t)[:, own] * v[:, s]).sum()
+                block = s if y.shape[1] > 1 else 0
+                out = out - (self._slope(x, y_t)[:, block] * v[:, s]).sum()
             return out
 
         return torch.stack([torch.func.grad(lambda x, s=s: total(x, s))(self.x) for s in range(S)], dim=1)
 
     def lower_x(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R P"]:
-        found: Tensor = torch.func.grad(lambda x: self.g(x, y).sum())(self.x)
-        return found
+        gradient: Tensor = torch.func.grad(lambda x: self.g(x, y).sum())(self.x)
+        return gradient
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,8 +197,7 @@ class Bilevel(Problem):
 
 
 def newton(view: View, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B q"]:
-    """argmin_y g(x, y), every block of every run on its own: Newton steps by CG, halved until g falls
-    (Armijo).
+    """argmin_y g(x, y) for every block of every run, by Newton-CG with Armijo's step halving.
 
     Stops at |grad_y g| <= 1e-10 (float32: 1e-5) times (1 + its length at the start). A block that is not
     there after 60 steps, or whose numbers are not finite, is NaN: it is no answer, and no reason to lose
@@ -216,10 +213,10 @@ def newton(view: View, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B q"]:
         if not bool(open_.any()):
             break
         forcing = (0.5 * length.sqrt()).clamp(1e-3 if single else 1e-8, 0.1)
-        found = conjugate_gradients(
+        newton_step = conjugate_gradients(
             partial(view.lower_hvp, y), slope, steps=CG_STEPS, relative=forcing, strict=False
         )
-        direction = torch.where(open_.unsqueeze(-1), found, 0.0)
+        direction = torch.where(open_.unsqueeze(-1), newton_step, 0.0)
         fall = (slope * direction).sum(-1)
         value = view.lower(y)
         size = torch.ones_like(length)

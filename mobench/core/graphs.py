@@ -38,9 +38,10 @@ class NotCapturable(Exception):
 
 
 class StepNumber:
-    """Stands for the number of a step while it is recorded. `tensor` is the number on the device, which grows
-    with each replay; t + 1 is another stand-in. Other uses raise NotCapturable, or a TypeError where PyTorch
-    expects a number.
+    """Stands for the number of a step while it is recorded.
+
+    `tensor` is the number on the device, which grows with each replay; t + 1 is another stand-in. Other uses
+    raise NotCapturable, or a TypeError where PyTorch expects a number.
     """
 
     def __init__(self, tensor: Tensor) -> None:
@@ -103,8 +104,8 @@ class StepGraph:
         except NotCapturable:
             raise
         except Exception as error:  # whatever a step of the plain path raises, it raises again there
-            said = str(error).splitlines() or [type(error).__name__]
-            raise NotCapturable(f"its recording failed: {said[0]}") from error
+            lines = str(error).splitlines() or [type(error).__name__]
+            raise NotCapturable(f"its recording failed: {lines[0]}") from error
 
     def _record(self, step: Step) -> None:
         """Takes a step from the static tensors, and writes its result to them."""
@@ -116,9 +117,9 @@ class StepGraph:
         self._number.add_(1)
 
     def _taken(self, step: Step, tensors: list[Any]) -> list[Any]:
-        """The leaves after a step from these, which must be as they were but for their numbers."""
-        given = self._joined(tensors)
-        after = step({**given, "t": StepNumber(self._number)}, StepNumber(self._number))
+        """The leaves of the state after a step from `tensors`, of the same shapes, types and host values."""
+        before = self._joined(tensors)
+        after = step({**before, "t": StepNumber(self._number)}, StepNumber(self._number))
         leaves, spec = tree_flatten(_without_number(after))
         if spec != self._spec:
             raise NotCapturable("its state changes its parts")
@@ -133,26 +134,26 @@ class StepGraph:
         return leaves
 
     def _joined(self, tensors: list[Any]) -> dict[str, Any]:
-        found: dict[str, Any] = tree_unflatten(tensors, self._spec)
-        return found
+        state: dict[str, Any] = tree_unflatten(tensors, self._spec)
+        return state
 
     def _compare(self, step: Step, state: State) -> None:
-        """Raises NotCapturable if replayed steps do not give what the same steps give that are run."""
+        """Raises NotCapturable if replayed steps give other numbers than steps that are run."""
         t = state["t"]
         run: State = self._joined(_cloned(tree_flatten(_without_number(state))[0])) | {"t": t}
         for k in range(TRIED):
             run = step(run, t + k)
-        found = self.replay(state, TRIED)
-        for a, b in zip(_tensors(run), _tensors(found), strict=True):
+        replayed = self.replay(state, TRIED)
+        for a, b in zip(_tensors(run), _tensors(replayed), strict=True):
             if not _close(a, b):
                 raise NotCapturable("replayed, it gives other numbers")
 
     def replay(self, state: State, steps: int) -> State:
-        """The state after so many steps from one of the same sizes, which is not changed."""
+        """The state `steps` steps after `state`, which has the recorded sizes and is not changed."""
         with torch.no_grad():
-            for own, given in zip(self._static, tree_flatten(_without_number(state))[0], strict=True):
-                if isinstance(own, Tensor):
-                    own.copy_(given)
+            for static, value in zip(self._static, tree_flatten(_without_number(state))[0], strict=True):
+                if isinstance(static, Tensor):
+                    static.copy_(value)
             self._number.fill_(state["t"])
             for _ in range(steps):
                 self._graph.replay()

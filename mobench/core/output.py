@@ -22,7 +22,7 @@ class Output(ABC):
     """Base class. `init` makes the state, `update` sees (theta_t, point_t), `final` gives the answer.
 
     A rule that cannot answer after one pass declares how many it needs: the same deterministic trajectory is
-    run again. At the end of each pass but the last, `carried` says what the next one has to know, and `later`
+    run again. At the end of each pass but the last, `carried` gives the tensors for the next one, and `later`
     makes the rule that listens to it, whose `final` after the last pass is the answer.
 
     Attributes:
@@ -51,7 +51,7 @@ class Output(ABC):
         raise NotImplementedError(f"{type(self).__name__} does not use a second pass")
 
     def later(self, carried: State) -> Output:
-        """Returns the rule that listens to the next pass, given what was carried over."""
+        """Returns the rule that listens to the next pass, from the tensors of `carried`."""
         raise NotImplementedError(f"{type(self).__name__} does not use a second pass")
 
 
@@ -125,10 +125,10 @@ def _absorb(
 class Adaptive(Output):
     """theta~ = (1/T) sum over stored tau of gamma_tau theta^(tau): the Pareto-adaptive average.
 
-    Keeps the stored iterates themselves (a ring per run that grows by doubling after removing what no run
-    stores): memory is that of the largest stored set. Use `adaptive_two_pass` where P is large and the set
-    grows with T. Source: OMD-TCH paper, Algorithm 2. Snapshots are copies: a reference to a live tensor would
-    turn the average into the last iterate.
+    Keeps the stored iterates themselves (a ring per run that doubles after entries that no run stores have
+    been removed): memory is that of the largest stored set. Use `adaptive_two_pass` where P is large and the
+    set grows with T. Source: OMD-TCH paper, Algorithm 2. Snapshots are copies: a reference to a live tensor
+    would turn the average into the last iterate.
     """
 
     capacity = 8
@@ -232,7 +232,7 @@ class AdaptiveTwoPass(Output):
 
 
 class WeightedSum(Output):
-    """(1/T) sum_t gamma_t theta^(t) for given gamma (R, T); accumulated in float64."""
+    """(1/T) sum_t gamma_t theta^(t) with the weights gamma (R, T); accumulated in float64."""
 
     def __init__(self, gamma: Float[Tensor, "R T"]) -> None:
         self.weights = gamma

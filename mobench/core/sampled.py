@@ -1,4 +1,4 @@
-"""Problems that can be sampled: finite sums and expectations, and what a minibatch of one is."""
+"""Problems that can be sampled, finite sums and expectations, and their minibatches."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ class Batch(NamedTuple):
 
 
 class Sampled(Problem):
-    """Base class of problems whose functions are of samples, mostly means over them;
-    `values` takes the samples as `batch`.
-    """
+    """Base class of problems whose functions are of samples, mostly means; `values` takes them as `batch`."""
 
     @property
     @abstractmethod

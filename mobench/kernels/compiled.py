@@ -36,7 +36,7 @@ def _announce(module: ModuleType) -> None:
             if not self.said and function is not None and function.__module__ == module.__name__:
                 self.said = True
                 once = "once for each kind on this machine"
-                often = once if jit.KEPT else "in each process, for want of a folder"
+                often = once if jit.CACHES else "in each process, for want of a folder"
                 say(f"mobench: compiling small solvers, less than a minute, {often}", sys.stderr)
 
         def on_end(self, event: Any) -> None:

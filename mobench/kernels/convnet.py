@@ -47,11 +47,11 @@ class Room(threading.local):
         """Memory of that name, whose numbers mean nothing."""
         size = math.prod(shape)
         key = name, like.dtype, like.device
-        found = self._parts.get(key)
-        if found is None or found.numel() < size:
+        part = self._parts.get(key)
+        if part is None or part.numel() < size:
             with torch.inference_mode(False):  # out of that mode, too, it may be written to
-                found = self._parts[key] = torch.empty(size, dtype=like.dtype, device=like.device)
-        return found[:size].view(*shape)
+                part = self._parts[key] = torch.empty(size, dtype=like.dtype, device=like.device)
+        return part[:size].view(*shape)
 
 
 def fresh(name: str, shape: Sequence[int], like: Tensor) -> Tensor:
@@ -183,10 +183,10 @@ def gathered(
     bias: Float[Tensor, "C 1 1"],
 ) -> Float[Tensor, "g C v n"]:
     """The maxima of windows, given by their corners and where they were marked, plus the bias."""
-    found = bias
+    out = bias
     for mark, corner in zip(marks, z, strict=True):
-        found = torch.addcmul(found, mark, corner)
-    return found
+        out = torch.addcmul(out, mark, corner)
+    return out
 
 
 def spread(
@@ -207,12 +207,12 @@ def add_product(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 def alive(g: Tensor, h: Tensor, out: Tensor | None = None) -> Tensor:
     """g where the ReLU h is above 0, else 0."""
-    found: Tensor = (
+    result: Tensor = (
         torch.ops.aten.threshold_backward(g, h, 0)
         if out is None
         else torch.ops.aten.threshold_backward(g, h, 0, grad_input=out)
     )
-    return found
+    return result
 
 
 def memory(x: Tensor) -> Any:
@@ -265,7 +265,7 @@ class Unpooling:
     ) -> None:
         self._kernel = on_cpu("kernels.windows", d)
         self._rows = len(out) // 2
-        self._given = (d, at, out, h)
+        self._arguments = (d, at, out, h)
         if self._kernel is None:
             marks = at.new_empty(len(out), at.shape[1], 2, *at.shape[2:])
             self._marks = marks
@@ -286,7 +286,7 @@ class Unpooling:
 
     def __call__(self, first: int = 0) -> None:
         """Returns the products of the rows of windows from `first` on."""
-        d, at, out, h = self._given
+        d, at, out, h = self._arguments
         if self._kernel is not None:
             self._kernel.spread(*self._call, self._sizes, h is not None, first)
             return
@@ -509,11 +509,11 @@ def backward(
     into = halves(up)
     joint = up.flatten(1, 2).flatten(2).mT
     each = up.flatten(3).unbind(1)
-    for r, (own, below) in enumerate(
+    for r, (maps_of_run, below) in enumerate(
         zip(h1.split(C, dim=1), sums.below[..., :n].split(C, dim=2), strict=True)
     ):
         Unpooling(d2[:, r].transpose(0, 1), at2[r], into)()
-        add_product(sums.second[r], second.seen if seen else second.see(own), joint)
+        add_product(sums.second[r], second.seen if seen else second.see(maps_of_run), joint)
         weight = w.second[r].mT
         for s in range(S):
             second.back(weight, each[s], below[:, s])
@@ -567,7 +567,9 @@ def curvature(
         marks1 = [torch.empty_like(corner) for corner in seen]
         marked(at1[here], marks1)
         alive(gathered(seen, marks1, v.first_bias), h1[here], out=t1[here])
-    own, moved, below = (x.split(C, dim=dim) for x, dim in ((h1, 1), (t1, 1), (sums.below[:, 0, ..., :n], 1)))
+    maps_of_run, moved, below = (
+        x.split(C, dim=dim) for x, dim in ((h1, 1), (t1, 1), (sums.below[:, 0, ..., :n], 1))
+    )
     t2 = h2.new_empty(R, half, C2, half, n)
     z2 = h1.new_empty(h, C2, h, n)
     marks = halves(h1.new_empty(h, C2, h, n))
@@ -575,7 +577,7 @@ def curvature(
     flat = z2.flatten(2)
     parts = corners(marks)
     for r in range(R):
-        torch.bmm(v.second[r].expand(h, -1, -1), second.see(own[r]), out=flat)
+        torch.bmm(v.second[r].expand(h, -1, -1), second.see(maps_of_run[r]), out=flat)
         add_product(flat, w.second[r].expand(h, -1, -1), change.see(moved[r]))
         marked(at2[r], parts)
         t2[r] = gathered(corners2, parts, v.second_bias[r])
@@ -598,7 +600,7 @@ def curvature(
     joint = up.flatten(1, 2).flatten(2)
     for r in range(R):
         Unpooling(both[:, r].transpose(0, 1), at2[r], into)()
-        add_product(sums.second[r], second.see(own[r]), e.mT)
+        add_product(sums.second[r], second.see(maps_of_run[r]), e.mT)
         add_product(sums.second[r], change.see(moved[r]), d.mT)
         second.back(torch.cat([v.second[r], w.second[r]]).mT, joint, below[r])
     _first_backward(net, maps, sums)
@@ -640,7 +642,7 @@ class CrossEntropies(Linear):
             for part in parts
             for runs in part.runs.tensor_split(stacked(net, len(part.runs)))
         ]
-        self._kept: list[tuple[Weights, list[_Seen]]] | None = None
+        self._forward_pass: list[tuple[Weights, list[_Seen]]] | None = None
         self._values: Tensor | None = None
 
     def _chunks(
@@ -654,39 +656,39 @@ class CrossEntropies(Linear):
             log_p = nn.log_softmax(z.view(len(runs), net.tasks, net.classes, -1), dim=2)
             start = end
             end = end + log_p.shape[3]
-            wanted = labels[:, start:end].expand(len(runs), -1, -1).unsqueeze(2)
-            losses[runs] -= log_p.gather(2, wanted).sum((2, 3)) / len(pictures)
+            target = labels[:, start:end].expand(len(runs), -1, -1).unsqueeze(2)
+            losses[runs] -= log_p.gather(2, target).sum((2, 3)) / len(pictures)
             if maps is not None:
                 p = log_p.exp_()
-                slopes = p.scatter_add(2, wanted, p.new_full((), -1.0).expand(wanted.shape)) / len(pictures)
+                slopes = p.scatter_add(2, target, p.new_full((), -1.0).expand(target.shape)) / len(pictures)
                 yield _Seen(maps, p, slopes)
 
     def _passes(
         self, keep: bool, derive: bool = True
     ) -> Iterator[tuple[RunPictures, Weights, Iterable[_Seen]]]:
         """Part after part: what is kept, or a forward pass; the last one done, the losses are known."""
-        if self._kept is not None:
-            for part, (w, chunks) in zip(self.parts, self._kept, strict=True):
+        if self._forward_pass is not None:
+            for part, (w, chunks) in zip(self.parts, self._forward_pass, strict=True):
                 yield part, w, chunks
             return
         with torch.inference_mode(False):  # an answer, which may be changed and differentiated
             losses = self.x.new_zeros(len(self.x), self.count)
-            kept = []
+            forward_pass = []
         for part in self.parts:
             w = weights(self.net, self.x[part.runs])
-            found: Iterable[_Seen] = self._chunks(w, part, losses, derive, lasting=keep)
+            chunks: Iterable[_Seen] = self._chunks(w, part, losses, derive, lasting=keep)
             if keep:
-                kept.append((w, found := list(found)))
-            yield part, w, found
+                forward_pass.append((w, chunks := list(chunks)))
+            yield part, w, chunks
         self._values = losses
         if keep:
-            self._kept = kept
+            self._forward_pass = forward_pass
 
     def values(self, keep: bool) -> Float[Tensor, "R M"]:
         if self._values is None:
-            wanted = keep and self.keep
+            derive = keep and self.keep
             with torch.inference_mode():
-                for _, _, chunks in self._passes(wanted, derive=wanted):
+                for _, _, chunks in self._passes(derive, derive=derive):
                     for _ in chunks:
                         pass
         assert self._values is not None
@@ -710,8 +712,8 @@ class CrossEntropies(Linear):
                     backward(
                         self.net, w, maps, [_weighted(slopes, some[part.runs]) for some in weightings], sums
                     )
-                for target, found in zip(out, sums.gradients(self.net, S), strict=True):
-                    target[part.runs] = vector(self.net, found)
+                for target, gradient in zip(out, sums.gradients(self.net, S), strict=True):
+                    target[part.runs] = vector(self.net, gradient)
         return out
 
     def hvp(self, w: Float[Tensor, "R M"], v: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:

@@ -42,11 +42,11 @@ def arrange(
             place -= 1
         order[place] = i
         work += i - place
-    kept = 0
+    size = 0
     for i in range(count):
         point = order[i]
         beaten = False
-        for j in range(kept):
+        for j in range(size):
             beaten = True
             for m in range(last):
                 if Q[point, m] > P[j, m]:
@@ -56,13 +56,13 @@ def arrange(
                 work += j + 1
                 break
         if not beaten:
-            work += kept
+            work += size
             for m in range(d):
-                P[kept, m] = Q[point, m]
-            kept += 1
+                P[size, m] = Q[point, m]
+            size += 1
         if work > budget:
             break
-    return kept, work
+    return size, work
 
 
 @kernel

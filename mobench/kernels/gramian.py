@@ -44,8 +44,8 @@ def fetch(context: Any, x: Any, i: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, args[0])
         place = builder.bitcast(builder.gep(array.data, [args[1]]), ir.IntType(8).as_pointer())
         number = ir.IntType(32)
-        wanted = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
-        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [place.type], wanted)
+        prototype = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [place.type], prototype)
         # to read, into the second level of the cache, data
         builder.call(prefetch, [place, number(0), number(2), number(1)])
         return context.get_dummy_value()
@@ -192,7 +192,7 @@ def gram(flat: Array, run: int, row: int, n: int, G: Array) -> None:
 def cancelled(w: Array, G: Array, share: float) -> Array:
     """The numbers r with share |J_r^T w_r| < sum_m |w_rm| |g_rm|; w (R, M), G (R, M, M)."""
     R, M = w.shape
-    found = np.empty(R, np.int64)
+    runs = np.empty(R, np.int64)
     count = 0
     for r in range(R):
         square = 0.0
@@ -202,6 +202,6 @@ def cancelled(w: Array, G: Array, share: float) -> Array:
             for j in range(M):
                 square += w[r, i] * G[r, i, j] * w[r, j]
         if square * share * share < terms * terms:
-            found[count] = r
+            runs[count] = r
             count += 1
-    return found[:count]
+    return runs[:count]

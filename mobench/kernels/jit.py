@@ -13,28 +13,30 @@ from mobench.system.files import alone
 
 Array = Any  # numpy.ndarray
 
-KEPT = True  # False without a folder that can be written: Numba keeps nothing then, and each process compiles
+CACHES = (
+    True  # False without a folder that can be written: Numba keeps nothing then, and each process compiles
+)
 
 
 def entry(function: Any) -> Any:
     """Called from Python: compiled at the first call, or loaded from Numba's cache."""
-    global KEPT
+    global CACHES
     function = inspect.unwrap(function)  # Numba cannot look into what checks types
     try:
-        kept: Any = njit(cache=True, error_model="numpy")(function)
+        dispatcher: Any = njit(cache=True, error_model="numpy")(function)
     except RuntimeError:  # "cannot cache function: no locator available"
-        KEPT = False
+        CACHES = False
         return njit(error_model="numpy")(function)
-    compiled = kept.compile
-    file = Path(kept.stats.cache_path, f"{function.__module__}.{function.__name__}.o")
+    compiled = dispatcher.compile
+    file = Path(dispatcher.stats.cache_path, f"{function.__module__}.{function.__name__}.o")
 
     def once(signature: Any) -> Any:
         # processes that begin together, as those of a sweep, would all compile it, for half a minute
         with global_compiler_lock, alone(file):
             return compiled(signature)
 
-    kept.compile = once
-    return kept
+    dispatcher.compile = once
+    return dispatcher
 
 
 INNER: dict[str, Any] = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}

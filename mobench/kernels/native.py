@@ -38,7 +38,7 @@ FLAGS = Path(__file__).with_name("jit.py")  # says how functions are compiled; i
 
 PATIENCE = 1000  # calls: their formulas take as long as loading does
 
-_asked: dict[str, int] = {}
+_calls_before: dict[str, int] = {}
 _engines: list[Any] = []  # they own the machine code
 
 
@@ -60,10 +60,10 @@ def inner(function: Function) -> Function:
 
 def native(name: str) -> Calls | None:
     """Returns the functions of mobench.<name>, by name; None as long as, or where, formulas are the way."""
-    asked = _asked.get(name, 0)
-    if asked >= PATIENCE:
+    calls = _calls_before.get(name, 0)
+    if calls >= PATIENCE:
         return load(name)
-    _asked[name] = asked + 1
+    _calls_before[name] = calls + 1
     return None
 
 
@@ -81,7 +81,7 @@ def load(name: str) -> Calls | None:
         llvm.initialize_native_asmprinter()
         source = b"".join(Path(str(file)).read_bytes() for file in (module.__file__, __file__, FLAGS))
         key = hashlib.sha256(source + repr((llvmlite.__version__, *_machine(llvm))).encode()).hexdigest()[:16]
-        code = _kept(f"{name.rpartition('.')[2]}-{key}.o", lambda: compiled(module))
+        code = _stored(f"{name.rpartition('.')[2]}-{key}.o", lambda: compiled(module))
     except ImportError as error:  # such as a NumPy that is too new for Numba
         say(f"mobench: small solvers are not compiled, and slower: {error}", sys.stderr)
         return None
@@ -110,7 +110,7 @@ def _folders() -> list[Path]:
     return folders
 
 
-def _kept(file: str, make: Callable[[], bytes]) -> bytes:
+def _stored(file: str, make: Callable[[], bytes]) -> bytes:
     """Returns the code in a file, which is made anew where it is missing or damaged.
 
     Its hash stands before it: damaged code would end the process that loads it, without a word.

@@ -37,5 +37,5 @@ def cancelled(w: Float[Tensor, "R k"], G: Float[Tensor, "R k k"], share: float) 
     if kernel is None:
         return None
     weights = np.ascontiguousarray(w.detach().numpy())
-    found: list[int] = kernel.cancelled(weights, np.ascontiguousarray(G.detach().numpy()), share).tolist()
-    return found
+    runs: list[int] = kernel.cancelled(weights, np.ascontiguousarray(G.detach().numpy()), share).tolist()
+    return runs

@@ -30,8 +30,8 @@ def prefix_beam(log_probs: Float[np.ndarray, "T C"], width: int) -> list[int]:
     beam: dict[tuple[int, ...], tuple[float, float]] = {(): (0.0, -math.inf)}
     for row in log_probs:
         # a unit below them cannot enter the beam by itself
-        own = np.argsort(-row[1:], kind="stable")[:width] + 1
-        units = {int(c) for c in own} | {prefix[-1] for prefix in beam if prefix}
+        likely = np.argsort(-row[1:], kind="stable")[:width] + 1
+        units = {int(c) for c in likely} | {prefix[-1] for prefix in beam if prefix}
         blank: dict[tuple[int, ...], float] = defaultdict(lambda: -math.inf)
         last: dict[tuple[int, ...], float] = defaultdict(lambda: -math.inf)
         for prefix, (b, n) in beam.items():

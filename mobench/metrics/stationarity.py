@@ -133,10 +133,10 @@ def stationarity(point: Point) -> Float[Tensor, " R"]:
     NaN for a run whose numbers are not finite, or whose gap leaves an error of more than 1e-6 of its largest
     gradient.
     """
-    found = common_descent(point)
+    descent = common_descent(point)
     size = point.jacobian("f").detach().double().square().sum(-1).amax(-1)
-    proved = 2.0 * found.gap <= CLOSED**2 * size
-    return torch.where(proved, torch.linalg.vector_norm(found.d, dim=-1), torch.nan).to(point.x.dtype)
+    proved = 2.0 * descent.gap <= CLOSED**2 * size
+    return torch.where(proved, torch.linalg.vector_norm(descent.d, dim=-1), torch.nan).to(point.x.dtype)
 
 
 def constrained_kkt(point: Point) -> Float[Tensor, " R"]:

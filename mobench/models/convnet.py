@@ -226,8 +226,8 @@ def _grouped(x: Tensor, W: Tensor, groups: int) -> Tensor:
 
 
 def _by_patches(x: Tensor, W: Tensor, groups: int) -> Tensor:
-    found: Tensor = _Convolution.apply(x, W, groups)
-    return found
+    out: Tensor = _Convolution.apply(x, W, groups)
+    return out
 
 
 MODELS = {
@@ -242,8 +242,8 @@ def model(name: str, tasks: int, canvas: int) -> ConvNet:
 
     Raises ConfigError for pictures too small.
     """
-    chosen = MODELS[choose("problem.model", name, MODELS)]
-    found = ConvNet(tasks, canvas, chosen.shrink, chosen.channels, chosen.kernels, chosen.hidden)
-    if found.side < 1:
+    preset = MODELS[choose("problem.model", name, MODELS)]
+    network = ConvNet(tasks, canvas, preset.shrink, preset.channels, preset.kernels, preset.hidden)
+    if network.side < 1:
         raise ConfigError(f"problem.model={name} needs images larger than {canvas} x {canvas} pixels.")
-    return found
+    return network

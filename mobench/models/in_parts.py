@@ -50,13 +50,13 @@ class Joints:
             ApartError: the outputs of the parts are not those of the whole.
         """
         expected, _ = tree_flatten(whole)
-        found = [tree_flatten(part) for part in parts]
-        if len(found[0][0]) != len(expected):
+        flat = [tree_flatten(part) for part in parts]
+        if len(flat[0][0]) != len(expected):
             raise ApartError
-        axes = [_axis(leaf, piece, samples) for leaf, piece in zip(expected, found[0][0], strict=True)]
+        axes = [_axis(leaf, piece, samples) for leaf, piece in zip(expected, flat[0][0], strict=True)]
         sizes = [leaf.numel() for leaf, axis in zip(expected, axes, strict=True) if axis is not None]
         joints = Joints(tuple(axes), sum(sizes) // samples)
-        joined, same = joints.join(found)
+        joined, same = joints.join(flat)
         if not all(map(_agree, tree_flatten(joined)[0], expected)) or not all(map(bool, same)):
             raise ApartError
         return joints

@@ -102,10 +102,10 @@ class Recipe:
                 schedule.step()
         return torch.cat([p.detach().reshape(-1) for p in parameters])
 
-    def _compare(self, found: Tensor, expected: Tensor, fault: str, within: float = 0.0) -> None:
+    def _compare(self, actual: Tensor, expected: Tensor, fault: str, within: float = 0.0) -> None:
         if within:  # sums in another order round differently
             within += 1e-14 * float(expected.abs().max())
-        if not bool(((found - expected).abs() <= within).all()):
+        if not bool(((actual - expected).abs() <= within).all()):
             raise ConfigError(f"optimizer= {fault}, so mobench.networks cannot train by it. {LOOP}")
 
     def _check_saved(
@@ -170,7 +170,7 @@ class TorchStepper:
     def first(self, theta: Float[Tensor, "R P"]) -> State:
         """The state of an optimizer, and of a schedule, that have not stepped."""
         self._make(theta)
-        return self._told()
+        return self._saved()
 
     def step(
         self, theta: Float[Tensor, "R P"], d: Float[Tensor, "R P"], state: State
@@ -188,7 +188,7 @@ class TorchStepper:
         _step(self._optimizer)
         if self._schedule is not None:
             self._schedule.step()
-        return torch.cat([p.detach().flatten(1) for p in self._stacked], 1), self._told()
+        return torch.cat([p.detach().flatten(1) for p in self._stacked], 1), self._saved()
 
     def _parts(self, theta: Float[Tensor, "R P"]) -> list[Tensor]:
         parts = theta.split(self.layout.sizes, 1)
@@ -234,7 +234,7 @@ class TorchStepper:
         if self._schedule is not None:
             self._schedule.load_state_dict(copy.deepcopy(state["schedule"]))
 
-    def _told(self) -> State:
+    def _saved(self) -> State:
         schedule = {} if self._schedule is None else self._schedule.state_dict()
         self._after = {"optimizer": self._optimizer.state_dict(), "schedule": schedule}
         return self._after

@@ -89,29 +89,29 @@ class ResNet:
     @property
     def structure(self) -> list[ResidualBlock]:
         """All blocks in order."""
-        found = []
+        blocks = []
         inner = self.widths[0]
         for stage, (width, count) in enumerate(zip(self.widths, self.blocks, strict=True)):
             for k in range(count):
                 stride = 2 if stage and not k else 1
                 projects = self.shortcut == "conv" and (stride > 1 or inner != width)
-                found.append(ResidualBlock(f"stage{stage + 1}.{k + 1}", inner, width, stride, projects))
+                blocks.append(ResidualBlock(f"stage{stage + 1}.{k + 1}", inner, width, stride, projects))
                 inner = width
-        return found
+        return blocks
 
     @property
     def entries(self) -> list[Entry]:
         """All tensors in the order of the parameters."""
-        found = [*_normalised("stem", self.channels, self.widths[0], 3)]
+        entries = [*_normalised("stem", self.channels, self.widths[0], 3)]
         for block in self.structure:
-            found += _normalised(f"{block.name}.first", block.inner, block.outer, 3)
-            found += _normalised(f"{block.name}.second", block.outer, block.outer, 3)
-            found += (
+            entries += _normalised(f"{block.name}.first", block.inner, block.outer, 3)
+            entries += _normalised(f"{block.name}.second", block.outer, block.outer, 3)
+            entries += (
                 _normalised(f"{block.name}.shortcut", block.inner, block.outer, 1) if block.projects else []
             )
         bound = self.widths[-1] ** -0.5
         shape = (self.classes, self.widths[-1])
-        return [*found, Entry("head.weight", shape, bound), Entry("head.bias", shape[:1], bound)]
+        return [*entries, Entry("head.weight", shape, bound), Entry("head.bias", shape[:1], bound)]
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -161,8 +161,8 @@ class ResNet:
             # unbind, not theta[k]: the backward of an index writes zeros for all networks, for each network
             return torch.cat(
                 [
-                    self.logits(row.unsqueeze(0), own.unsqueeze(0), "loop")
-                    for row, own in zip(theta.unbind(0), pictures.unbind(0), strict=True)
+                    self.logits(row.unsqueeze(0), inputs.unsqueeze(0), "loop")
+                    for row, inputs in zip(theta.unbind(0), pictures.unbind(0), strict=True)
                 ]
             )
         parts = iter(self.split(theta))
@@ -210,13 +210,13 @@ def resnet(name: str, channels: int, size: int, classes: int = 10) -> ResNet:
     resnet_tiny (three blocks, option A) 9,778. Raises ConfigError for an unknown name and for pictures that
     are too small.
     """
-    found = replace(
+    network = replace(
         MODELS[choose("problem.model", name, MODELS)], channels=channels, size=size, classes=classes
     )
-    least = 2 ** (len(found.widths) - 1)
+    least = 2 ** (len(network.widths) - 1)
     if size < least:
         raise ConfigError(
             f"problem.model={name} needs images of at least {least} x {least} pixels, but these have {size} "
             f"x {size}."
         )
-    return found
+    return network

@@ -23,8 +23,7 @@ from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_un
 
 
 class Epochs(OfProblem):
-    """Batches of `batch_size` terms in an order shuffled anew for each epoch; the last batch of an epoch may
-    be short.
+    """Batches of `batch_size` terms in an order shuffled anew for each epoch; the last one may be short.
 
     `samples` is the number of disjoint parts into which a batch is cut: sample k of a step is part k, so that
     two samples of a batch of 256 are independent halves of 128 and an epoch costs every algorithm the same

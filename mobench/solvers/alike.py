@@ -39,7 +39,7 @@ def alike(G: Array) -> Alike:
     b, length, C, residual, hard = compiled_solver("alike").alike(G, SURE)
     if hard.any():  # eigenvalues decide the rank of the cosines
         parts = spectrum(C[hard])
-        inverse = 1.0 / np.where(parts.kept, parts.values, 1.0)
+        inverse = 1.0 / np.where(parts.nonzero, parts.values, 1.0)
         b[hard] = parts.apply(inverse, 1.0 * (length[hard] > 0))
         residual[hard] = parts.residual
     return Alike(b, length, C, residual)

@@ -66,8 +66,8 @@ class DualSolution(NamedTuple):
 @on_host(closed=lambda program, K, F: _is_plane(program))
 def solve_dual(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) -> DualSolution:
     """`ferero_dual`, with a proof where a program has no solution."""
-    found = ferero_dual(program, K, F)
-    return DualSolution(*found, _proved(program, K, F, found.failed))
+    solution = ferero_dual(program, K, F)
+    return DualSolution(*solution, _proved(program, K, F, solution.failed))
 
 
 def _proved(program: Dual, K: Tensor, F: Tensor, failed: Tensor) -> Tensor | None:

@@ -84,8 +84,8 @@ def _rescaled(C: Array, root: Array, p: Array, v: Array) -> tuple[Array, Array, 
     """The best multiple of v; e with e_i^2 = c_i v_i^(1 - p); B_ij = v_i A_ij v_j / (e_i e_j)."""
     y = root * v
     energy = (y * (C @ y[:, :, None])[:, :, 0]).sum(1)[:, None]
-    wanted = (root * root * v ** (1.0 - p)).sum(1)[:, None]
-    v = v * np.where(energy > 0, wanted / energy, 1.0) ** (1.0 / (1.0 + p))
+    target = (root * root * v ** (1.0 - p)).sum(1)[:, None]
+    v = v * np.where(energy > 0, target / energy, 1.0) ** (1.0 / (1.0 + p))
     e = root * v ** (0.5 * (1.0 - p))
     scaled = root * v / e
     return v, e, scaled[:, :, None] * C * scaled[:, None, :]

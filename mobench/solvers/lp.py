@@ -74,9 +74,9 @@ def _interval(c: Array, G: Array) -> tuple[Array, Array]:
     t = _best_end(np, slope, low, high)
     x = np.stack((t, 1 - t), 1)
     row = np.where(rising, first, last)
-    held = np.where(rising, high < 1, low > 0)
+    binding = np.where(rising, high < 1, low > 0)
     y = np.zeros(u.shape)
-    y[runs, row] = np.where(held, abs(slope / (v - u)[runs, row]), 0.0)
+    y[runs, row] = np.where(binding, abs(slope / (v - u)[runs, row]), 0.0)
     return x, y
 
 

@@ -115,14 +115,14 @@ def sector(U: Tensor, v: Tensor, G: Tensor, F: Tensor, objectives: bool) -> Solu
         return None
     R = len(G)
     u = _flat(U, len(U))
-    own = _flat(v, R)
+    rays = _flat(v, R)
     g = _flat(G, R)
     f = _flat(F, R)
     room = torch.empty(16, dtype=torch.float64)
     place = room.data_ptr()
     answer = _room(R)
     function(
-        u.data_ptr(), len(U), own.data_ptr(), g.data_ptr(), f.data_ptr(), objectives, R,
+        u.data_ptr(), len(U), rays.data_ptr(), g.data_ptr(), f.data_ptr(), objectives, R,
         place, place + 64, place + 96, *_places(answer),
     )  # fmt: skip
     return _rounded(answer, G.dtype)

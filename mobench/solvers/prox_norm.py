@@ -54,9 +54,9 @@ def prox_norm(
     M = M.double()
     p = p.double()
     finite = torch.isfinite(M.sum((1, 2)).unsqueeze(1) + p.sum(1, keepdim=True) + gamma)
-    known = torch.where(finite.unsqueeze(2), M, 0.0)
-    rows = known.diagonal(dim1=1, dim2=2).clamp_min(0.0).sqrt()
-    K = _factor(known, rows)
+    finite_M = torch.where(finite.unsqueeze(2), M, 0.0)
+    rows = finite_M.diagonal(dim1=1, dim2=2).clamp_min(0.0).sqrt()
+    K = _factor(finite_M, rows)
     noise = ROUNDING * (rows * p.abs()).sum(1, keepdim=True)
     high = _length(K, p)
     still = high <= noise

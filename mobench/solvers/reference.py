@@ -362,10 +362,10 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
                 break
             if infeasible[i] and not relaxed:  # a proof outweighs a small violation
                 continue
-            found = _surrogate_solution(one, relaxed, unit)
-            if found is None:
+            solution = _surrogate_solution(one, relaxed, unit)
+            if solution is None:
                 continue
-            ex, ey, nu = found
+            ex, ey, nu = solution
             high, error, proof = _surrogate_judged(one, nu, ex, ey, relaxed)
             if bool(proof & ((error < residual[i]) | (relaxed and not infeasible[i]))):
                 for whole, piece in ((dx, ex), (dy, ey), (mu, nu), (worst, high), (residual, error)):

@@ -23,12 +23,12 @@ class Spectrum(NamedTuple):
 
     values: Array
     vectors: Array
-    kept: Array
+    nonzero: Array
     residual: Array
 
     def apply(self, f: Array, x: Array) -> Array:
         """V diag(f) V' x over the eigenvalues that count."""
-        inside = np.where(self.kept, f, 0.0) * (x[:, None, :] @ self.vectors)[:, 0]
+        inside = np.where(self.nonzero, f, 0.0) * (x[:, None, :] @ self.vectors)[:, 0]
         return (self.vectors @ inside[:, :, None])[:, :, 0]
 
 
@@ -42,5 +42,5 @@ def spectrum(G: Array) -> Spectrum:
         off = abs(G @ vectors - vectors * values[:, None, :])
         skew = vectors.swapaxes(1, 2) @ vectors - np.eye(G.shape[1])
         residual = np.maximum(off.max((1, 2)) / (values[:, -1] + TINY), abs(skew).max((1, 2)))
-        kept = (values > RANK * values[:, -1:]) & (values[:, -1:] > 0)
-        return Spectrum(values + poison[:, None], vectors + poison[:, None, None], kept, residual + poison)
+        nonzero = (values > RANK * values[:, -1:]) & (values[:, -1:] > 0)
+        return Spectrum(values + poison[:, None], vectors + poison[:, None, None], nonzero, residual + poison)

@@ -111,14 +111,14 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
     """
     X = program.X
     if type(X) not in SETS:
-        names = ", ".join(known.__name__ for known in SETS)
+        names = ", ".join(X_type.__name__ for X_type in SETS)
         raise ValueError(f"CSMOO's surrogate is solved for X in {names}, not {type(X).__name__}.")
     inner = outer = np.zeros(0)
     if isinstance(X, (Box, Intervals)):
         inner, outer = (np.ones(program.rows.shape[2]) * end for end in (X.lower, X.upper))
     fields = ("c", "rows", "slopes", "tau", "tau_y", "x", "low")
     moving = NOBODY if program.moving is None else program.moving.contiguous().numpy()
-    found = compiled_solver("surrogate").solve_surrogate(
+    arrays = compiled_solver("surrogate").solve_surrogate(
         *(in_rows(getattr(program, name)) for name in fields),
         moving,
         in_rows(torch.ones_like(program.c) if warm is None else warm),
@@ -128,27 +128,27 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
         float(X.radius) if isinstance(X, Ball) else np.inf,
         LIMITS,
     )
-    dx, dy, mu, worst, residual, infeasible = (tensor(part) for part in found)
+    dx, dy, mu, worst, residual, infeasible = (tensor(part) for part in arrays)
     solution = SurrogateSolution(dx, dy, mu, worst, residual, infeasible, residual > TOLERANCE)
     return solution if bool((program.tau_y[1:] > 0).all()) else _checked(program, solution)
 
 
-def _checked(program: Surrogate, found: SurrogateSolution) -> SurrogateSolution:
+def _checked(program: Surrogate, solution: SurrogateSolution) -> SurrogateSolution:
     """Takes back solutions that violate a constraint by more than rounding of the step and of x.
 
     Where a y has no quadratic term in the constraints, multipliers of an infeasible surrogate grow beyond
     all bounds while the curvature along y stays, and so does the size of the terms to which the certificate
     compares a violation.
     """
-    h, size = constraints(program, found.dx, found.dy)
+    h, size = constraints(program, solution.dx, solution.dy)
     lengths = ((program.rows**2).sum(2) + (program.slopes[1:] ** 2).sum(1)) ** 0.5
-    step = ((found.dx**2).sum(1) + (program.x**2).sum(1) + (found.dy**2).sum(1)) ** 0.5
+    step = ((solution.dx**2).sum(1) + (program.x**2).sum(1) + (solution.dy**2).sum(1)) ** 0.5
     over = (h / (size + lengths * step.unsqueeze(1) + TINY)).amax(1)
-    violated = (over > TOLERANCE) & ~found.infeasible
+    violated = (over > TOLERANCE) & ~solution.infeasible
     lost = violated.unsqueeze(1)
-    dx, dy, mu = (torch.where(lost, torch.nan, part) for part in (found.dx, found.dy, found.mu))
-    residual = torch.where(violated, torch.fmax(over, found.residual), found.residual)
-    return found._replace(dx=dx, dy=dy, mu=mu, residual=residual, failed=found.failed | violated)
+    dx, dy, mu = (torch.where(lost, torch.nan, part) for part in (solution.dx, solution.dy, solution.mu))
+    residual = torch.where(violated, torch.fmax(over, solution.residual), solution.residual)
+    return solution._replace(dx=dx, dy=dy, mu=mu, residual=residual, failed=solution.failed | violated)
 
 
 def constraints(

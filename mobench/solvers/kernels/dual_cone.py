@@ -172,7 +172,7 @@ def moved(G: Array, L: Array, held: Array, k: int, v: Array, smallest: float) ->
                 if first < 0 or part < share:
                     share = part
                     first = a
-        kept = 0
+        count = 0
         for a in range(k):
             j = held[a]
             z = v[Z, j] + share * (v[TRIAL, a] - v[Z, j])
@@ -180,10 +180,10 @@ def moved(G: Array, L: Array, held: Array, k: int, v: Array, smallest: float) ->
                 v[Z, j] = 0.0
             else:
                 v[Z, j] = z
-                v[ROW, kept] = j
-                kept += 1
+                v[ROW, count] = j
+                count += 1
         k = 0
-        for a in range(kept):
+        for a in range(count):
             if not grown(G, L, held, k, int(v[ROW, a]), smallest):
                 return -1
             k += 1
@@ -262,11 +262,11 @@ def dual_cone(G: Array, u: Array, limits: Array) -> tuple[Array, Array, Array]:
                         v[PULL, h] += G[r, j, h] * v[U, j]
             for j in range(n):
                 v[INSIDE, j] = 1.0 if v[PULL, j] < 0.0 else 0.0
-            _, found = exchanged(G[r], L, held, v, limit)
-            if not found <= limit.good:
-                _, found = entered(G[r], L, held, v, limit)
-            residual[r] = max(residual[r], found)
-            if not found <= limit.good:
+            _, kkt = exchanged(G[r], L, held, v, limit)
+            if not kkt <= limit.good:
+                _, kkt = entered(G[r], L, held, v, limit)
+            residual[r] = max(residual[r], kkt)
+            if not kkt <= limit.good:
                 done[r] = False
                 break
             for j in range(n):

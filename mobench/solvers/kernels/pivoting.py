@@ -326,8 +326,8 @@ def own_units(w: Array, P: Array, above: bool, unit: float, gamma: float, length
             if w[HELD, i] > 0 and w[HELD, j] == 0:
                 moved = max(moved, abs(P[i, j]) * w[U, j])
     for i in range(n):
-        own = max(abs(w[G, i]), root(P[i, i]) * length)
-        w[GAMMA, i] = (max(gamma, moved) if w[HELD, i] > 0 else own) + tiny
+        steep = max(abs(w[G, i]), root(P[i, i]) * length)
+        w[GAMMA, i] = (max(gamma, moved) if w[HELD, i] > 0 else steep) + tiny
 
 
 @kernel
@@ -708,11 +708,11 @@ def solved(
         plain = turn == 0 or turn > ways
         ridge = ridges[turn - 1 - ways + first] if turn > ways else 0.0
         levelled = 0.0 if turn == nearer and not plain else (0.5 if turn == nearer + 1 and not plain else 1.0)
-        own = apart and turn > 0 and (turn > ways or (bounded and turn == 4))
+        separate = apart and turn > 0 and (turn > ways or (bounded and turn == 4))
         x = X if turn == 0 else OTHER
         drops = 0 if plain or not bounded else int(limits.drops)
         lower = attempt(
-            Q, w, P, M, T, v, z, r, equality, above, x, ridge, own, drops, levelled, limits
+            Q, w, P, M, T, v, z, r, equality, above, x, ridge, separate, drops, levelled, limits
         )  # fmt: skip
         if turn == 0 or lower < residual:
             residual = lower
@@ -886,7 +886,7 @@ def linear_residual(c: Array, G: Array, z: Array, growth: float) -> float:
 
 
 @kernel
-def told(x: Array, z: Array, residual: float, tolerance: float) -> bool:
+def put_solution(x: Array, z: Array, residual: float, tolerance: float) -> bool:
     """Puts the solution into x, NaN where it is none; whether the run failed."""
     good = residual <= tolerance
     for j in range(len(x)):
@@ -909,7 +909,7 @@ def lp(c: Array, G: Array, h: Array, limits: Array) -> tuple[Array, Array, Array
     failed = np.empty(R, np.bool_)
     for i in range(R):
         residual[i] = linear_solved(c[i], G[i], h[i], M, T, v, z, limit)
-        failed[i] = told(x[i], z, residual[i], limit.tolerance)
+        failed[i] = put_solution(x[i], z, residual[i], limit.tolerance)
     return x, residual, failed
 
 
@@ -943,12 +943,12 @@ def epo_lp(
             if restricted:
                 G[n, j] = Ca[i, j]
         for j in range(n):
-            kept = Ca[i, j] if largest > 0 else 0.0
-            h[j] = 0.0 if j == jstar[i] or not balance[i] else (-np.inf if Ca[i, j] > 0 else kept)
+            bound = Ca[i, j] if largest > 0 else 0.0
+            h[j] = 0.0 if j == jstar[i] or not balance[i] else (-np.inf if Ca[i, j] > 0 else bound)
         if restricted:
             h[n] = -np.inf if balance[i] else (largest if largest < 0 else 0.0)
         residual[i] = linear_solved(c, G, h, M, T, v, z, limit)
-        failed[i] = told(x[i], z, residual[i], limit.tolerance)
+        failed[i] = put_solution(x[i], z, residual[i], limit.tolerance)
     return x, residual, failed
 
 
@@ -1132,11 +1132,11 @@ def dual_program(
         w[B, i] += c_g * (affine[i] + bg[i - n])
     for i in range(e if e > n else 0):
         length = 0.0
-        own = 0.0
+        square = 0.0
         for k in range(M):
             length += abs(P[i, k]) * math.sqrt(K[k, k])
-            own += rows_k[i, k] * rows[i, k]
-        if Q[i, i] <= 1e-14 * length * length + 1e-26 * own:
+            square += rows_k[i, k] * rows[i, k]
+        if Q[i, i] <= 1e-14 * length * length + 1e-26 * square:
             Q[i, :] = 0.0
             Q[:, i] = 0.0
             if i >= n:
@@ -1149,7 +1149,7 @@ def dual_program(
 
 
 @kernel
-def kept_equalities(
+def solved_equalities(
     rows: Array, rows_k: Array, inverse: Array, target: Array, broken: Array, weights: Array, limits: Limits
 ) -> float:
     """Returns the residual of the equalities B_h J d + c_h H = 0, relative to their own terms.
@@ -1306,7 +1306,7 @@ def ferero_dual(
         if failed[i]:
             continue
         dual_weights(A_ag, w, SC, SH, weights[i])
-        broken_by = kept_equalities(A_ag, rows_k, inverse, target, broken, weights[i], limit)
+        broken_by = solved_equalities(A_ag, rows_k, inverse, target, broken, weights[i], limit)
         residual[i] = max(kkt, broken_by)
         failed[i] = broken_by > limit.tolerance
     return weights, residual, failed

@@ -60,13 +60,13 @@ class Program(NamedTuple):
 
 class Bounded(NamedTuple):
     """Variables with bounds low <= d <= high (D,): rows a, curvatures tau and derivatives J of the
-    constraints, (D, K) so that loops over the constraints run along memory; `own` (2, D): row and curvature
+    constraints, (D, K) so that loops over the constraints run along memory; `cost` (2, D): row and curvature
     of the objective; the rows' lengths (K + 1,), and the room e (STATES, D) of both iterations.
     """
 
     a: Array
     tau: Array
-    own: Array
+    cost: Array
     low: Array
     high: Array
     lengths: Array
@@ -113,7 +113,7 @@ def bounded_part(y: Bounded, v: Array, zero: float, limits: Limits) -> tuple[flo
     """The objective and the size of its terms, of variables with bounds."""
     a = y.a
     taus = y.tau
-    own = y.own
+    cost = y.cost
     low = y.low
     high = y.high
     lengths = y.lengths
@@ -127,8 +127,8 @@ def bounded_part(y: Bounded, v: Array, zero: float, limits: Limits) -> tuple[flo
     for k in range(K):
         pull += lengths[k + 1] * v[TRIAL, k]
     for p in range(n):
-        e[S, p] = zero * own[1, p]
-        e[V, p] = zero * own[0, p]
+        e[S, p] = zero * cost[1, p]
+        e[V, p] = zero * cost[0, p]
     for k in range(K):
         mu = v[TRIAL, k]
         if mu != 0.0:
@@ -142,8 +142,8 @@ def bounded_part(y: Bounded, v: Array, zero: float, limits: Limits) -> tuple[flo
             unit = s
         d = min(max(raw, low[p]), high[p])
         e[INNER, p] = 1 / s if raw > low[p] and raw < high[p] else 0.0
-        bent = own[1, p] * d
-        linear = own[0, p] * d
+        bent = cost[1, p] * d
+        linear = cost[0, p] * d
         value += linear + 0.5 * d * bent
         objective += abs(linear) + 0.5 * d * bent
         for k in range(K):
@@ -239,10 +239,10 @@ def parts(p: Program, x: Whole, y: Bounded, v: Array, zero: float, limits: Limit
         v[TRIAL_H, k] = c[k]
         v[SIZE, k] = abs(c[k])
     value, objective = bounded_part(y, v, zero, limits)
-    own = 0.0
+    ball_value = 0.0
     if p.kind != BOX:
-        own = ball_part(x, p.tau, v, zero, limits)
-    return value + own, objective + own
+        ball_value = ball_part(x, p.tau, v, zero, limits)
+    return value + ball_value, objective + ball_value
 
 
 @kernel
@@ -422,29 +422,29 @@ def newton(
             worst = max(worst, v[TRIAL_H, k] / (v[SIZE, k] + limits.tiny))
             top = max(top, v[TRIAL_H, k])
             largest = max(largest, v[SIZE, k])
-        found = max(worst, products / terms)
+        kkt = max(worst, products / terms)
         reached = value + lagrangian
         if relaxed:
             terms = largest + limits.tiny
-            found = (top - lagrangian) / terms
+            kkt = (top - lagrangian) / terms
             reached = lagrangian
-        finite = abs(reached) < np.inf and abs(found) < np.inf
+        finite = abs(reached) < np.inf and abs(kkt) < np.inf
         if turn == 0 and not finite:
             v[BEST] = v[TRIAL]
             break
-        if finite and found < least:
-            least = found
+        if finite and kkt < least:
+            least = kkt
             v[BEST] = v[TRIAL]
         if least <= 0.1 * limits.good or turn == steps:
             break
-        if turn == 0 or (finite and (reached >= q - 1e-13 * terms or found < residual)):
+        if turn == 0 or (finite and (reached >= q - 1e-13 * terms or kkt < residual)):
             if turn > 0:
                 damp = 0.1 * damp if damp > 10 * limits.shift else limits.shift
             v[MU] = v[TRIAL]
             v[H] = v[TRIAL_H]
             bends(p, x, y, bend)
             q = reached
-            residual = found
+            residual = kkt
         else:  # taken back, and damped more
             damp = max(10 * damp, limits.first)
         # multipliers that run away are a proof that (11) is infeasible: nothing to wait for
@@ -481,7 +481,7 @@ def bounded_system(y: Bounded, v: Array, zero: float, limits: Limits) -> Sums:
     """Adds what variables with bounds give to TRIAL_H and SIZE at their d; J, s and v + s d."""
     a = y.a
     taus = y.tau
-    own = y.own
+    cost = y.cost
     low = y.low
     high = y.high
     J = y.J
@@ -493,11 +493,11 @@ def bounded_system(y: Bounded, v: Array, zero: float, limits: Limits) -> Sums:
     dual = 0.0
     for i in range(n):
         d = e[D, i]
-        s = zero * own[1, i]
-        pull = zero * own[0, i]
+        s = zero * cost[1, i]
+        pull = zero * cost[0, i]
         size = abs(pull)
-        bent = own[1, i] * d
-        linear = own[0, i] * d
+        bent = cost[1, i] * d
+        linear = cost[0, i] * d
         objective += abs(linear) + 0.5 * d * bent
         for k in range(K):
             bent = taus[i, k] * d
@@ -637,13 +637,13 @@ def started(p: Program, x: Whole, y: Bounded, v: Array, zero: float, limits: Lim
     """d strictly inside its bounds, their multipliers; nu and omega of a ball."""
     a = y.a
     taus = y.tau
-    own = y.own
+    cost = y.cost
     low = y.low
     high = y.high
     e = y.e
     for i in range(len(low)):
-        s = zero * own[1, i]
-        raw = zero * own[0, i]
+        s = zero * cost[1, i]
+        raw = zero * cost[0, i]
         for k in range(len(p.c)):
             s += taus[i, k] * v[TRIAL, k]
             raw += a[i, k] * v[TRIAL, k]
@@ -892,17 +892,17 @@ def cancelled(p: Program, v: Array, zero: float) -> None:
         v[LENGTH, k] = math.sqrt(length)
         s += v[BEST, k] * tau[k + 1]
         pull += v[BEST, k] * v[LENGTH, k]
-    own = 0.0
+    square = 0.0
     for i in range(slopes.shape[1]):
         other = zero * tau_y[0, i]
-        own += slopes[0, i] * slopes[0, i]
+        square += slopes[0, i] * slopes[0, i]
         for k in range(K):
             other += v[BEST, k] * tau_y[k + 1, i]
         s = min(s, other)
     for i in range(P):
         away += at[i] * at[i]
     for k in range(K):
-        v[LENGTH, k] *= (pull + zero * math.sqrt(own)) / s + math.sqrt(away)
+        v[LENGTH, k] *= (pull + zero * math.sqrt(square)) / s + math.sqrt(away)
 
 
 @kernel
@@ -1057,11 +1057,11 @@ def lengths_of(p: Program, x: Whole, y: Bounded) -> None:
     G = x.G
     w = x.w
     a = y.a
-    own = y.own
+    cost = y.cost
     lengths = y.lengths
     lengths[:] = 0.0
     for i in range(len(a)):
-        lengths[0] += own[0, i] * own[0, i]
+        lengths[0] += cost[0, i] * cost[0, i]
         for k in range(len(c)):
             lengths[k + 1] += a[i, k] * a[i, k]
     for k in range(len(c) + 1):
@@ -1100,9 +1100,9 @@ def solve_surrogate(
     bend = np.empty((K, K))
     M = np.empty((K, K))
     relaxable = True
-    y.own[1, :box] = tau[0]
-    y.own[1, box:] = tau_y[0]
-    y.own[0, box:] = slopes[0]
+    y.cost[1, :box] = tau[0]
+    y.cost[1, box:] = tau_y[0]
+    y.cost[0, box:] = slopes[0]
     for k in range(K):
         y.tau[:box, k] = tau[k + 1]
         y.tau[box:, k] = tau_y[k + 1]
