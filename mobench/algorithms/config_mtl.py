@@ -21,9 +21,12 @@ from mobench.solvers.solution import TOLERANCE, Solution
 class ConFIG(Weighting):
     """The conflict-free direction with equal cosines; it ignores the preference.
 
-    Its length is the sum of its projections onto the gradients. From the cosines C = UU':  U^+ 1 = U' C^+
-    1,  |U^+ 1|^2 = 1' C^+ 1. Where no direction has positive cosines (opposed gradients), U^+ 1 may be 0, and
-    then d = 0. A gradient of length 0 is left out.
+    Its length is the sum of its projections onto the gradients. From the cosines C = UU':
+
+        U^+ 1 = U' C^+ 1,  |U^+ 1|^2 = 1' C^+ 1
+
+    Where no direction has positive cosines (opposed gradients), U^+ 1 may be 0, and then d = 0. A gradient of
+    length 0 is left out.
 
     Source: Liu et al. 2025 (ConFIG), equation 2, with the length of their method section.
     """

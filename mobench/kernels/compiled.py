@@ -1,7 +1,7 @@
 """Imports Numba's kernels: those of the small solvers, Gram matrices, sweeps of LeNet's maps.
 
-They are imported at the first call that uses them, and compiled once on a machine: Numba keeps what it has
-compiled below $MOBENCH_CACHE, else beside the package, else in the user's own cache folder.
+They are imported at the first call that uses them, and compiled once on a machine: Numba stores compiled code
+below $MOBENCH_CACHE, else beside the package, else in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PREFIX = "mobench."
 
 
 def _announce(module: ModuleType) -> None:
-    """Says so, once in this process, before kernels of the module are compiled."""
+    """Prints a line, once in this process, before kernels of the module are compiled."""
     from numba.core import event
 
     from mobench.kernels import jit

@@ -21,11 +21,10 @@ from mobench.kernels.jit import Array, entry, kernel
 def arrange(
     Q: Array, count: int, d: int, P: Array, key: Array, order: Array, budget: float
 ) -> tuple[int, float]:
-    """Copies the points of Q that no other dominates to P, in falling order of coordinate d - 1; returns
-    their number and the work.
+    """Copies the points of Q that no other dominates to P, in falling order of coordinate d - 1.
 
-    Where two share that coordinate, the one with the larger sum is first, so no point is dominated by a later
-    one.
+    Returns their number and the work. Where two share that coordinate, the one with the larger sum is first,
+    so no point is dominated by a later one.
     """
     last = d - 1
     work = float(count * d)
@@ -67,8 +66,10 @@ def arrange(
 
 @kernel
 def sweep(P: Array, count: int, stairs: Array) -> float:
-    """V of three dimensions: what each point adds to the area below the staircase of those before it, times
-    its last coordinate. stairs (2, K + 1): corners in rising order of the first coordinate.
+    """V of three dimensions, by a staircase of the points so far in their first two coordinates.
+
+    Each point's share is the area that it adds below the staircase, times its last coordinate.
+    stairs (2, K + 1): corners in rising order of the first coordinate.
     """
     volume = 0.0
     steps = 0

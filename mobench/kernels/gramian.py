@@ -25,8 +25,9 @@ LINE = 16  # float32 numbers of a cache line
 
 @intrinsic
 def wide(context: Any) -> Any:
-    """Lets the function that calls it use the widest vectors that the processor has, where LLVM prefers half
-    of them: twice as fast while everything lies in the cache.
+    """Lets the calling function use the widest vectors of the processor, where LLVM prefers half of them.
+
+    This is twice as fast while everything lies in the cache.
     """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -38,7 +39,7 @@ def wide(context: Any) -> Any:
 
 @intrinsic
 def fetch(context: Any, x: Any, i: Any) -> Any:
-    """Asks for x[i], which will be read soon; beyond the end of x it asks for nothing that matters."""
+    """Prefetches x[i], which will be read soon; an index beyond the end of x does no harm."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, args[0])
@@ -141,8 +142,9 @@ def one_by_one(x: Array, i: int, j: int, w: int, G: Array) -> None:
 
 @summing
 def block(x: Array, w: int, G: Array, flat: Array, at: int, row: int) -> None:
-    """Adds the first w columns of x to the upper half of G (two rows of it at a time, and what lies below
-    in these), while the columns from flat[at] on are fetched.
+    """Adds the products of the first w columns of x to G, while the columns from flat[at] on are prefetched.
+
+    Two rows of G at a time, from the diagonal on.
     """
     wide()
     M = len(G)

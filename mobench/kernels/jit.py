@@ -13,13 +13,11 @@ from mobench.system.files import alone
 
 Array = Any  # numpy.ndarray
 
-CACHES = (
-    True  # False without a folder that can be written: Numba keeps nothing then, and each process compiles
-)
+CACHES = True  # False without a folder that can be written: each process compiles then
 
 
 def entry(function: Any) -> Any:
-    """Called from Python: compiled at the first call, or loaded from Numba's cache."""
+    """A function for Python, compiled at the first call or loaded from Numba's cache."""
     global CACHES
     function = inspect.unwrap(function)  # Numba cannot look into what checks types
     try:
@@ -43,7 +41,8 @@ INNER: dict[str, Any] = {"error_model": "numpy", "no_cpython_wrapper": True, "no
 
 
 def kernel(function: Any, fastmath: Any = False) -> Any:
-    """Called by kernels alone; division by zero gives inf or NaN as in NumPy. fastmath: what LLVM may do to
-    its sums.
+    """A function for kernels alone; division by zero gives inf or NaN as in NumPy.
+
+    fastmath: liberties of LLVM with its sums.
     """
     return njit(**INNER, fastmath=fastmath)(inspect.unwrap(function))

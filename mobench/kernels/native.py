@@ -1,9 +1,9 @@
 """Functions on plain memory as machine code that a process loads in .08 s; Numba compiles them once.
 
-Importing Numba and loading what it keeps takes a second in each process, a third of a short command. So a
-file of such functions is compiled into an object file, which LLVM alone loads; and nothing is compiled or
-loaded before a process has asked `PATIENCE` times: formulas in arrays, which give the same numbers, answer
-meanwhile. The file imports no Numba: `outer` and `inner` mark its functions.
+Importing Numba and loading its cache takes a second in each process, a third of a short command. So a file of
+such functions is compiled into an object file, which LLVM alone loads; and nothing is compiled or loaded
+before the `PATIENCE`-th call in a process: until then formulas in arrays give the same numbers. The file
+imports no Numba: `outer` and `inner` mark its functions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NUMBER = "float64"
 SIZE = "int64"
 C_TYPES: dict[str, Any] = {NUMBER: ctypes.c_double, SIZE: ctypes.c_int64}  # the rest are addresses
 
-FLAGS = Path(__file__).with_name("jit.py")  # says how functions are compiled; importing it imports Numba
+FLAGS = Path(__file__).with_name("jit.py")  # has the flags of compilation; importing it imports Numba
 
 PATIENCE = 1000  # calls: their formulas take as long as loading does
 
@@ -59,7 +59,7 @@ def inner(function: Function) -> Function:
 
 
 def native(name: str) -> Calls | None:
-    """Returns the functions of mobench.<name>, by name; None as long as, or where, formulas are the way."""
+    """Returns the functions of mobench.<name>, by name; None before `PATIENCE` calls, and without Numba."""
     calls = _calls_before.get(name, 0)
     if calls >= PATIENCE:
         return load(name)
@@ -101,7 +101,7 @@ def load(name: str) -> Calls | None:
 
 
 def _folders() -> list[Path]:
-    """Returns the folders of object files, as Numba's own: the user's, else beside the package or at home."""
+    """Returns the folders of object files, as Numba's: the user's, else beside the package or at home."""
     if folder := os.environ.get("MOBENCH_CACHE"):
         return [Path(folder).absolute() / "native"]
     folders = [Path(__file__).with_name("__pycache__")]

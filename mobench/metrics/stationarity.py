@@ -27,8 +27,7 @@ ACTIVE = 5e-3
 
 
 class Descent(NamedTuple):
-    """The steepest common descent direction d (R, P), its weights in the simplex (R, M), and the duality gap
-    (R,).
+    """The steepest common descent direction d, its weights in the simplex, and the duality gap.
 
     The primal objective is strongly convex, therefore |d - d*| <= sqrt(2 gap): the gap is a proof.
     """
@@ -105,9 +104,7 @@ def _slope_along(at: Callable[[Tensor], tuple[Tensor, ...]], lam: Tensor, step: 
 
 
 def _length(slope: Callable[[Tensor], Tensor], one: Float[Tensor, "R 1"]) -> Float[Tensor, "R 1"]:
-    """The t in [0, 1] where the falling function slope(t) changes its sign, by 50 halvings;
-    1 if it does not.
-    """
+    """The t in [0, 1] where the falling function slope(t) changes its sign, by 50 halvings, else 1."""
     beyond = slope(one) < 0
     if not bool(beyond.any()):
         return one

@@ -1,5 +1,4 @@
-"""The convolutional network of few-shot learning, with gradients of several tasks at the cost of one backward
-pass.
+"""The convolutional network of few-shot learning, with gradients of all tasks by one backward pass.
 
 four times:  conv 3 x 3 -> batch normalisation -> ReLU -> max-pool 2,      features: the last map, flat
 """
@@ -41,9 +40,11 @@ class ConvBlock(NamedTuple):
 
 
 class TaskPatches(NamedTuple):
-    """Images of s tasks as the first block takes them: the 3 x 3 patches (zeros around the images) of the
-    four pixels of each 2 x 2 window that is pooled, with the mean m of all patches and a factor L of their
-    covariance LL', task by task: all that the first normalisation must know.
+    """Images of s tasks as the first block takes them.
+
+    They are the 3 x 3 patches (zeros around the images) of the four pixels of each 2 x 2 window that is
+    pooled, with the mean m of all patches and a factor L of their covariance LL', task by task, from which
+    the first normalisation follows.
     """
 
     patches: Float[Tensor, "s 4 n g v patch"]
@@ -89,14 +90,13 @@ Tape = list[list[Saved]]  # of each part, block by block
 
 @dataclass(frozen=True)
 class FewShotNet:
-    """The network of Vinyals et al. (2016) and of the papers on MAML without its last layer, for S tasks that
-    share it.
+    """The network of Vinyals et al. (2016) and of MAML without its last layer, for S tasks that share it.
 
     Fields: channels, side of the (square) images; filters of each convolution. A parameter vector is weight
     and bias of the convolution, weight and bias of the normalisation, block after block.
 
-    Batch normalisation uses the statistics of the set that is passed, for each task its own, always; there
-    are no running averages. Hence the bias of a convolution has no effect, and gradient 0.
+    Batch normalisation always uses the statistics of the set that is passed, task by task; there are no
+    running averages. Hence the bias of a convolution has no effect, and gradient 0.
 
     Both passes are written by hand. With m, r the mean and 1 / standard deviation of a channel of one task's
     set,
@@ -175,8 +175,9 @@ class FewShotNet:
         ]
 
     def held(self, parts: Sequence[TaskPatches]) -> int:
-        """Bytes of the tape of a pass: of the first block three pooled maps; of the others z,
-        two pooled maps and indices.
+        """Bytes of the tape of a pass.
+
+        Of the first block it has three pooled maps; of the others z, two pooled maps and indices.
         """
         images = sum(part.patches.shape[0] * part.patches.shape[2] for part in parts)
         size = parts[0].mean.element_size()
@@ -186,8 +187,10 @@ class FewShotNet:
     def grouped(
         self, theta: Float[Tensor, "K P"], images: Float[Tensor, "K n C H W"]
     ) -> Float[Tensor, "K n F"]:
-        """Features of the images of K networks, as PyTorch's operations: every convolution is one grouped
-        convolution of all networks. Each network normalises with the statistics of its own images.
+        """Features of the images of K networks by PyTorch's operations.
+
+        Every convolution is one grouped convolution of all networks. Each network normalises with the
+        statistics of its images.
         """
         K, n = images.shape[:2]
         shapes = self.shapes
@@ -376,9 +379,7 @@ def _convolution_backward(dz: Tensor, x: Tensor, weight: Tensor, which: int) -> 
 
 
 def _by_task(dz: Tensor, x: Tensor, weight: Tensor, s: int) -> Float[Tensor, "s O I 3 3"]:
-    """Slopes with respect to the weight for each task: one after the other,
-    on small maps as one product with patches.
-    """
+    """Slopes with respect to the weight for each task, one by one or, of small maps, as one product."""
     N, C, h, w = x.shape
     if h * w > SMALL:
         some = zip(dz.chunk(s), x.chunk(s), strict=True)

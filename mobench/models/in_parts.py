@@ -134,7 +134,7 @@ def _agree(a: Any, b: Any) -> bool:
 class InParts(Scored):
     """A module and what is computed from its outputs for all samples, which are computed part by part.
 
-    The batch that it is called with does not matter: the samples are its own.
+    The batch that it is called with does not matter: it holds its samples.
 
     Args:
         parts: the samples, cut; one part: all at once. joints: None if there is one part.
@@ -158,8 +158,9 @@ class InParts(Scored):
         self.channels_last = channels_last
 
     def forward(self, batch: Tree) -> Tensor:
-        """head(outputs, samples), and behind it how many leaves of the outputs should be the same for all
-        parts and are not: if it is not 0, the samples must be computed at once.
+        """head(outputs, samples), and behind it the number of leaves that wrongly differ between parts.
+
+        If it is not 0, the samples must be computed at once.
         """
         outputs, same = self._outputs()
         values = self.head(outputs, self.samples)

@@ -61,7 +61,7 @@ class Recipe:
                 saved state.
         """
         saved_as = theta.dtype
-        theta = theta.double()  # steps of any size are told apart from rounding
+        theta = theta.double()  # to tell steps of any size from rounding
         draws = torch.Generator().manual_seed(0)
         scale = torch.tensor([[1.0], [30.0]], dtype=theta.dtype)  # a norm of both would show
         slopes = [scale * torch.randn(theta.shape, generator=draws, dtype=theta.dtype) for _ in range(TRIED)]
@@ -111,7 +111,7 @@ class Recipe:
     def _check_saved(
         self, layout: Layout, theta: Tensor, state: State, slope: Tensor, expected: Tensor
     ) -> None:
-        """Raises ConfigError unless a step from a checkpoint is to the bit what was expected."""
+        """Raises ConfigError unless a step from a checkpoint equals the expected one to the bit."""
         file = io.BytesIO()
         stepper = self.stepper(layout)
         try:

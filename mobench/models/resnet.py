@@ -1,5 +1,4 @@
-"""Residual networks for small pictures, evaluated for K parameter vectors at once, each on pictures of its
-own.
+"""Residual networks for small pictures, for K parameter vectors at once, each on other pictures.
 
 conv 3x3 -> BN -> ReLU -> blocks -> mean over the map -> linear
 block:  x -> ReLU(shortcut(x) + BN conv ReLU BN conv x)
@@ -49,8 +48,9 @@ class ResidualBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class ResNet:
-    """The residual networks of He et al. (2016) for CIFAR: a stem that keeps the size, blocks of two 3 x 3
-    convolutions.
+    """The residual networks of He et al. (2016) for CIFAR.
+
+    A stem that keeps the size, then blocks of two 3 x 3 convolutions.
 
     Fields: channels, size of the (square) pictures; classes; widths, blocks: channels and number of blocks of
     each stage (all but the first halve the size); shortcut, where a block changes the shape:
@@ -124,8 +124,10 @@ class ResNet:
         return sum(math.prod(s) for s in self.shapes)
 
     def initial(self, rng: np.random.Generator, kind: str = "default") -> Float[np.ndarray, " P"]:
-        """A parameter vector. default: convolutions and linear layer U(-a, a), a = fan_in^(-1/2), batch
-        normalisation ones and zeros, as PyTorch's layers.
+        """A parameter vector as PyTorch's layers begin.
+
+        default: convolutions and linear layer U(-a, a), a = fan_in^(-1/2), batch normalisation ones and
+        zeros.
         """
         choose("problem.start.kind", kind, STARTS)
         return np.concatenate(
@@ -145,7 +147,7 @@ class ResNet:
     def logits(
         self, theta: Float[Tensor, "K P"], pictures: Float[Tensor, "K B C H W"], execution: str
     ) -> Float[Tensor, "K B classes"]:
-        """Scores; each network has pictures of its own.
+        """Scores of each network for its pictures.
 
         Raises ConfigError where a batch has no statistics.
         """
@@ -204,7 +206,7 @@ MODELS = {
 
 
 def resnet(name: str, channels: int, size: int, classes: int = 10) -> ResNet:
-    """The named network for pictures (channels, size, size).
+    """The network of this name in `MODELS` for pictures (channels, size, size).
 
     On CIFAR-10 resnet20 (option A) has 269,722 parameters, resnet18 (CIFAR's stem, option B) 11,173,962,
     resnet_tiny (three blocks, option A) 9,778. Raises ConfigError for an unknown name and for pictures that

@@ -33,7 +33,7 @@ WAYS = ("vmap", "seeds", "loop", "channels_last")
 
 
 def mapped(fn: Callable[[Tensor], Any], tree: Tree) -> Tree:
-    """A tree of what `fn` makes of its tensors."""
+    """The tree with `fn` applied to each tensor."""
     if isinstance(tree, Tensor):
         return fn(tree)
     if isinstance(tree, Mapping):
@@ -87,7 +87,7 @@ class Layout:
 
 
 class Scored(nn.Module):
-    """A module and what is computed from its outputs, as one module."""
+    """A module and a head, a function of its outputs and batch, as one module."""
 
     def __init__(self, module: nn.Module, forward: Forward, head: Head) -> None:
         super().__init__()
@@ -121,12 +121,12 @@ class Constants:
         return Constants(shared, per_run)
 
     def with_per_run(self, tensors: Mapping[str, Tensor]) -> Constants:
-        """The same with further ones (R, ...)."""
+        """The constants with further tensors that differ between runs, (R, ...)."""
         shared = {name: value for name, value in self.shared.items() if name not in tensors}
         return Constants(shared, {**self.per_run, **tensors})
 
     def take(self, which: Any) -> Constants:
-        """Returns the part of some runs."""
+        """The constants of some runs."""
         return Constants(self.shared, {name: value[which] for name, value in self.per_run.items()})
 
 
@@ -251,8 +251,9 @@ def statistics(
     names: Sequence[str],
     way: str,
 ) -> dict[str, Tensor]:
-    """Running means and variances (R, ...) of batch normalisations: means over all batches, which depend on
-    theta alone. One run after the other, since they are written in place.
+    """Running means and variances (R, ...) of batch normalisations, as means over all batches.
+
+    They depend on theta alone. One run after the other, since they are written in place.
 
     Args:
         scored: with normalisations in training whose momentum is None, so that PyTorch takes plain means.

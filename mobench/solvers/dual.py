@@ -34,9 +34,10 @@ from mobench.solvers.solution import TINY, TOLERANCE, Solution, certified
 
 @dataclass(frozen=True)
 class Dual:
-    """The constants of all steps: rows = A_ag (R, n+g+h, M), bg (R, g), bh (R, h), h > 0, the
-    rates c_g and c_h, the domain of lf, and the QP solver (`qp` or its CVXPY reference). A row of zeros in A
-    stands for no row.
+    """The constants of all steps.
+
+    rows = A_ag (R, n+g+h, M), bg (R, g), bh (R, h), h > 0, the rates c_g and c_h, the domain of lf, and the
+    QP solver (`qp` or its CVXPY reference). A row of zeros in A stands for no row.
     """
 
     rows: Float[Tensor, "R n M"]
@@ -72,7 +73,7 @@ def solve_dual(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]
 
 def _proved(program: Dual, K: Tensor, F: Tensor, failed: Tensor) -> Tensor | None:
     """Returns the failed programs that are proved to have no solution; None if none has failed."""
-    if K.is_cuda:  # to ask whether any has would make the host wait
+    if K.is_cuda:  # to look whether any has failed would make the host wait
         return failed & unreachable(program, K, F)
     runs = failed.nonzero().squeeze(1)
     if len(runs) == 0:
@@ -83,8 +84,9 @@ def _proved(program: Dual, K: Tensor, F: Tensor, failed: Tensor) -> Tensor | Non
 
 
 def ferero_dual(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) -> Solution:
-    """Weights w = A_ag' lambda of the objectives at Gram matrix K and values F, with the certificate of the
-    QP and of the equality row B_h J d + c_h H = 0 (relative to its own terms).
+    """Weights w = A_ag' lambda of the objectives at Gram matrix K and values F.
+
+    The certificate is that of the QP and of the equality row B_h J d + c_h H = 0, relative to its terms.
     """
     if program.solver is not qp:
         return _whole(program, K, F)
@@ -173,7 +175,7 @@ def _plane(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) ->
         p = (k * b).sum(1)
         S = (b * p).sum(0)
         lost = 1e-26 * (k[0, 0] + k[1, 1]) >= S
-        some = xp is torch or bool(lost.any())  # to ask a GPU whether any is would make the host wait
+        some = xp is torch or bool(lost.any())  # on a GPU to look would make the host wait
         affine = (rows * f).sum(1)
         target = program.c_h * (affine[2] + offset[0])
         m = A[:, 1] * b[0] - A[:, 0] * b[1]
@@ -195,7 +197,7 @@ def _plane(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) ->
         y = (m[0] * x1 + m[1] * x2) / S
         w1 = share * b[0] - y * p2
         w2 = share * b[1] + y * p1
-        # equality row B_h J d + c_h H = 0, relative to its own terms
+        # equality row B_h J d + c_h H = 0, relative to its terms
         terms = abs(share) * (abs(p) * abs(b)).sum(0) + 2 * abs(y * p1 * p2)
         if some:
             w1 = xp.where(lost, A[0, 0] * x1 + A[1, 0] * x2, w1)

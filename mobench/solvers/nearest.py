@@ -1,5 +1,6 @@
-"""Projections onto the dual cone of the gradients from the gradients themselves, for runs in which some of
-them depend on others up to rounding of their Gram matrix.
+"""Projections onto the dual cone of the gradients from the gradients themselves.
+
+They serve runs in which some gradients depend on others up to rounding of the Gram matrix.
 
     d = argmin |v - J'u|   s.t.  Jv >= 0,          d = J'(u + z),  z >= 0
 
@@ -85,7 +86,7 @@ def _projected(A: Array, v: Array, zero: float) -> tuple[Array, Array]:
     z = np.zeros(M)
     y = v
     active: list[int] = []
-    barred: set[int] = set()  # they depend on those held
+    barred: set[int] = set()  # they depend on the active ones
     for _ in range(TURNS * M):
         slopes = A.T @ y
         slopes[active + sorted(barred)] = 0.0
@@ -104,8 +105,9 @@ def _projected(A: Array, v: Array, zero: float) -> tuple[Array, Array]:
 def _entered(
     A: Array, v: Array, z: Array, active: list[int], zero: float
 ) -> tuple[list[int], Array, Array] | None:
-    """The minimum over the rows held, the last of which is new, without those that it would take below 0;
-    None if rounding cannot tell the new one from the others.
+    """The minimum over the active rows, the last of which is new, without those that it takes below 0.
+
+    None if rounding cannot tell the new row from the others.
     """
     new = active[-1]
     while active:
@@ -117,7 +119,7 @@ def _entered(
             z = np.zeros_like(z)
             z[active] = trial
             y = v - Q @ (Q.T @ v)
-            return active, z, y - Q @ (Q.T @ y)  # once more: what the first time has left of the span
+            return active, z, y - Q @ (Q.T @ y)  # twice: rounding leaves a part in the span the first time
         if new in active and not trial[active.index(new)] > 0:
             return None
         now = z[active]

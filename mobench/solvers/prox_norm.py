@@ -1,5 +1,4 @@
-"""Proximal point of a seminorm:  argmin_t  (t'Mt)^(1/2) + |t - p|^2 / (2 gamma),
-over the simplex or over R^n.
+"""Proximal point of a seminorm:  argmin_t  (t'Mt)^(1/2) + |t - p|^2 / (2 gamma)  on the simplex or R^n.
 
 With tau = (t'Mt)^(1/2) the optimality conditions are those of
 min 1/2 t'(M/tau + I/gamma)t - p't/gamma : one equation in tau is left, |t(tau)|_M / tau = 1, whose left side
@@ -43,7 +42,7 @@ def _length(K: Float[Tensor, "R n n"], t: Float[Tensor, "R n"]) -> Float[Tensor,
 def prox_norm(
     M: Float[Tensor, "R n n"], p: Float[Tensor, "R n"], gamma: float | int | Float[Tensor, "R 1"]
 ) -> Solution:
-    """Over the simplex, for p in the simplex. M is a Gram matrix, so |t|_M = |Kt| with K'K = M.
+    """The proximal point over the simplex, for p in the simplex; M is a Gram matrix, |t|_M = |Kt|, K'K = M.
 
     tau lies between the least |t|_M of the simplex and |p|_M; regula falsi (Illinois) in log tau, a batched
     QP each. Where |t|_M vanishes tau -> 0 and K t / tau is a subgradient of length <= 1. The residual is that
@@ -116,8 +115,9 @@ def _over(gamma: float | int | Tensor) -> float | int | Tensor:
 
 @on_host()
 def prox_norm_free(M: Float[Tensor, "R n n"], p: Float[Tensor, "R n"]) -> Float[Tensor, "R n"]:
-    """Over R^n with gamma = 1:  t = (I + M/tau)^-1 p  with the root tau of
-    sum_i s_i (q_i'p)^2 / (tau + s_i)^2 = 1.
+    """The proximal point over R^n with gamma = 1.
+
+        t = (I + M/tau)^-1 p   with the root tau of   sum_i s_i (q_i'p)^2 / (tau + s_i)^2 = 1
 
     M = Q diag(s) Q'. If the sum is below 1 at tau = 0, t is the projection of p onto the kernel of M.
     """

@@ -26,9 +26,7 @@ TIE = 1e-14  # basic variables that a step leaves below this are tied, and the p
 # times the tolerance: a largest diagonal below this is the end of a singular block of free variables
 RANK = 1e-2
 RIDGES = (0.0, 1e-13, 1e-12, 1e-11, 1e-10)  # tried in turn where Q is singular only up to rounding
-
-
-# what the compiled kernels have to know, in the order of `mobench.solvers.kernels.pivoting.Limits`
+# in the order of `mobench.solvers.kernels.pivoting.Limits`
 LIMITS = np.array([GOOD, TOLERANCE, GROWTH, TINY, DUST, FLAT, TIE, RANK, DROPS])
 NONE = np.zeros((0, 0))
 NO_SHARE = np.zeros(0)
@@ -37,8 +35,9 @@ NO_SHARE = np.zeros(0)
 def segment(
     xp: ModuleType, Q: Array, b: Array | None, a: Array | None, r: Array | None
 ) -> tuple[tuple[Array, Array], Array, Array]:
-    """Both coordinates, the residual and a probe of: two variables, x >= 0, a'x = r > 0
-    (a = 1, r = 1 if a is None). A run without an equality (a = 0, r = 0) and without b has x = 0.
+    """Both coordinates, residual and probe of the QP of two variables with x >= 0, a'x = r > 0.
+
+    a = 1 and r = 1 if a is None. A run without an equality (a = 0, r = 0) and without b has x = 0.
 
         P = a_2 Q_11 - a_1 Q_12,  S = a_1 Q_22 - a_2 Q_12,  beta = a_2 b_1 - a_1 b_2
         V = (r S + a_2 beta)+,    W = (r P - a_1 beta)+,    x = r (V, W) / (a_1 V + a_2 W)
@@ -116,7 +115,7 @@ def segment(
 
 
 def rows(x: Tensor) -> Array:
-    """As the kernels want them: float64, in one piece; without a copy if x is both."""
+    """x as the kernels read it: a float64 array in one piece; not copied if it is so already."""
     return np.ascontiguousarray(x.detach().double().numpy())
 
 
@@ -142,7 +141,7 @@ def _program(
     lower: float | Tensor,
     upper: float | Tensor | None,
 ) -> tuple[Array, ...]:
-    """The program as the kernels want it: rows, one for all runs, or none."""
+    """The program as the kernels read it: rows, one for all runs, or none."""
     shape = Q.shape[:2]
     weights = NONE if a is None else rows(a)
     share = NO_SHARE if a is None else (_constant(1, 1.0)[0] if r is None else rows(r))

@@ -24,13 +24,10 @@ from mobench.solvers.host import on_host
 from mobench.solvers.qp import min_norm
 from mobench.solvers.solution import GOOD, TINY, TOLERANCE, Solution, certified
 
-SAME = 1e-9  # a ray as near to v as this is v, up to rounding: its row is never active
-# numbers of the rows of those runs that are taken at a time: of two objectives they stay in a core's cache, a
-# GPU needs enough for a launch, and programs that grow are solved so many at once that calls do not count
-PLANE_ROOM = 1 << 16
-DEVICE_ROOM = 1 << 24
-ROOM = 1 << 19
-FEW = 64  # rows of a run whose Gram matrix is small enough to be formed
+SAME = 1e-9  # a ray as near to v as this is v, up to rounding: its row is never active # size of the rows of
+the runs that are solved at a time: for two objectives they stay in a core's cache, a GPU # needs enough for a
+launch, and programs that grow are solved so many at once that calls do not count PLANE_ROOM = 1 << 16
+DEVICE_ROOM = 1 << 24 ROOM = 1 << 19 FEW = 64  # rows of a run whose Gram matrix is small enough to be formed
 
 
 def _parts(U: Tensor, R: int) -> Iterator[slice]:
@@ -210,8 +207,10 @@ def _with_objectives(p: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
 
 @on_host()
 def _supported(U: Tensor, v: Tensor, G: Tensor, F: Tensor, objectives: bool) -> Solution:
-    """Programs of a few rows, which grow: first the active row that is nearest to 0 (and the objectives'),
-    then, as long as one is nearer to 0 along J'w than the point found, the row that is nearest.
+    """Programs of a few rows, which grow.
+
+    First comes the active row that is nearest to 0 (and those of the objectives), then the row nearest to 0
+    along J'w, as long as one is nearer than the minimiser so far.
 
     Source: von Hohenbalken 1977 (programs over the vertices that a linear program finds, one at a time).
     """

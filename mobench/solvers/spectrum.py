@@ -16,7 +16,7 @@ RANK = 1e-12
 class Spectrum(NamedTuple):
     """G = V diag(values) V' of each run, eigenvalues in ascending order, in NumPy.
 
-    values (R, M); vectors (R, M, M), in columns; kept (R, M): whether an eigenvalue counts; residual (R,):
+    values (R, M); vectors (R, M, M), in columns; nonzero (R, M): whether an eigenvalue counts; residual (R,):
     the largest entry of G V - V diag(values), relative to the largest eigenvalue, or of V'V - 1; NaN where
     G is not finite, as are values and vectors there.
     """

@@ -42,7 +42,7 @@ NEWTON = 20  # steps of Newton's method: from good multipliers two to five are n
 PROOF = 8  # the step at which it looks for a proof of infeasibility
 MODEL = 4  # active sets tried for the model of one step
 INTERIOR = 60  # interior-point steps: 12 to 20 are needed
-# what the kernel has to know, in the order of `mobench.solvers.kernels.surrogate.Limits`
+# in the order of `mobench.solvers.kernels.surrogate.Limits`
 _STEPS = (NEWTON, PROOF, MODEL, INTERIOR)
 LIMITS = np.array([GOOD, TOLERANCE, TINY, LOOSE, SHIFT, FIRST, CANCELLED, ROUNDING, FAR, *_STEPS])
 NOBODY = np.zeros((0, 0), bool)  # no mask: all coordinates move
@@ -57,8 +57,8 @@ class SurrogateSolution(NamedTuple):
     mu (R, K)             multipliers; where infeasible those of (13), in the simplex: min over Q of mu'h > 0
                           proves it
     worst (R,)            max_k h_k at (dx, dy)
-    residual (R,)         largest of constraint violation and duality gap, relative to their own terms
-    infeasible (R,)       no point of Q satisfies the constraints: proved by mu, not said by a solver
+    residual (R,)         largest of constraint violation and duality gap, relative to their terms
+    infeasible (R,)       no point of Q satisfies the constraints, as mu proves
     failed (R,)           neither solved to `TOLERANCE` nor proved infeasible (a run that is not finite has
                           diverged)
     """
@@ -104,7 +104,7 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
 
     A damped Newton iteration from `warm`; runs that it leaves go through a primal-dual interior-point method
     and the same iteration again; runs that this leaves get problem (13) and either a proof of infeasibility
-    or `failed`. The certificate is computed from the step itself, by rows, whatever formula found it.
+    or `failed`. The certificate is computed from the step itself, by rows, whichever formula gave it.
 
     Raises:
         ValueError: x in a set that the kernel does not know.

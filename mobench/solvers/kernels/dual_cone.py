@@ -41,8 +41,9 @@ def limits_of(a: Array) -> Limits:
 
 @kernel
 def grown(G: Array, L: Array, held: Array, k: int, j: int, smallest: float) -> bool:
-    """Appends row j to the Cholesky factor of the k rows held, whose diagonal is stored as its reciprocal;
-    False if it depends on them up to rounding.
+    """Appends row j to the Cholesky factor of the k rows held; False if it depends on them up to rounding.
+
+    The factor's diagonal is stored as its reciprocal.
     """
     rest = G[j, j]
     for a in range(k):
@@ -79,8 +80,9 @@ def solved(L: Array, held: Array, k: int, v: Array) -> float:
 
 @kernel
 def slopes(G: Array, held: Array, k: int, v: Array, growth: float) -> float:
-    """SLOPE = G (u + z) and the length of what is added up there: sum |g_j| |u_j| + |g_j| |z_j|, where z
-    counts no more than `growth` times u.
+    """SLOPE = G (u + z), and the length of its terms, sum |g_j| |u_j| + |g_j| |z_j|.
+
+    z counts no more than `growth` times u there.
     """
     n = len(G)
     length = 0.0
@@ -99,7 +101,8 @@ def slopes(G: Array, held: Array, k: int, v: Array, growth: float) -> float:
 
 @kernel
 def residual_of(v: Array) -> float:
-    """Largest |min(z_j, slope_j)|, z_j in units of length / |g_j| and slope_j in units of |g_j| length, where
+    """Largest |min(z_j, slope_j)|, z_j in units of length / |g_j| and slope_j in units of |g_j| length.
+
     length = sum |g_j| |u_j| has no part of z: large weights that cancel do not excuse a slope.
     """
     worst = 0.0
@@ -118,8 +121,9 @@ def residual_of(v: Array) -> float:
 
 @kernel
 def exchanged(G: Array, L: Array, held: Array, v: Array, limits: Limits) -> tuple[int, float]:
-    """Rows held at the minimum, and its residual, by exchanges of all wrong rows from those INSIDE; (-1, inf)
-    if they go in a circle.
+    """Number of rows held at the minimum, and its residual, by exchanges of all wrong rows at once.
+
+    They start from the rows INSIDE; (-1, inf) if they go in a circle.
     """
     n = len(G)
     fewest = n + 1
@@ -159,8 +163,9 @@ def exchanged(G: Array, L: Array, held: Array, v: Array, limits: Limits) -> tupl
 
 @kernel
 def moved(G: Array, L: Array, held: Array, k: int, v: Array, smallest: float) -> int:
-    """Moves z >= 0 towards the minimum over the k rows held, dropping those that it would take below 0; how
-    many are left at that minimum, -1 if rounding has made them dependent.
+    """Moves z >= 0 towards the minimum over the k rows held, dropping those that it would take below 0.
+
+    Returns how many are left at that minimum, -1 if rounding has made them dependent.
     """
     while k > 0 and solved(L, held, k, v) <= 0.0:
         share = 1.0
@@ -194,8 +199,9 @@ def moved(G: Array, L: Array, held: Array, k: int, v: Array, smallest: float) ->
 
 @kernel
 def entered(G: Array, L: Array, held: Array, v: Array, limits: Limits) -> tuple[int, float]:
-    """Rows held at the minimum, and its residual, by rows that enter one at a time; (-1, inf) if rounding
-    forbids it.
+    """Number of rows held at the minimum, and its residual, by rows that enter one at a time.
+
+    (-1, inf) if rounding forbids it.
     """
     n = len(G)
     k = 0

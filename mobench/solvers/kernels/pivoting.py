@@ -49,7 +49,7 @@ class Limits(NamedTuple):
     drops: float
 
 
-# rows of the room `w` of a run: its program, and what a solve needs beside its tableau
+# rows of the room `w` of a run: its program, and numbers of a solve beside its tableau
 B, A, LOWER, UPPER, X, OTHER = 0, 1, 2, 3, 4, 5
 G, D, U, GAMMA, ALPHA, MIRROR = 6, 7, 8, 9, 10, 11
 LOW, HIGH, BASE, HELD, BELOW, BEYOND = 12, 13, 14, 15, 16, 17
@@ -650,7 +650,7 @@ def program_residual(
 
 @kernel
 def dropped(w: Array, x: int) -> bool:
-    """Drops the bounds that are far from a small x_i, whose digits are lost beside them; whether one was."""
+    """Drops bounds far from a small x_i, whose digits are lost beside them; True if there were any."""
     far = False
     for i in range(w.shape[1]):
         size = 2 * abs(w[x, i])
@@ -668,7 +668,7 @@ def attempt(
     Q: Array, w: Array, P: Array, M: Array, T: Array, v: Array, z: Array, r: float, equality: bool,
     above: bool, x: int, ridge: float, apart: bool, drops: int, levelled: float, limits: Limits,
 ) -> float:  # fmt: skip
-    """Row x of w in one way (`How`), and its residual."""
+    """Solves the QP into row x of w by one way, and returns its residual."""
     n = len(Q)
     w[BELOW] = w[LOWER]
     w[BEYOND] = w[UPPER]
@@ -694,7 +694,7 @@ def solved(
     Q: Array, w: Array, P: Array, M: Array, T: Array, v: Array, z: Array, r: float, equality: bool,
     above: bool, ridges: Array, limits: Limits,
 ) -> float:  # fmt: skip
-    """Row X of w and its residual: one way after the other until one is good; the best counts."""
+    """Solves the QP into row X of w by one way after another until one is good; returns the residual."""
     bounded = above
     apart = not equality
     for i in range(len(Q)):
@@ -887,7 +887,7 @@ def linear_residual(c: Array, G: Array, z: Array, growth: float) -> float:
 
 @kernel
 def put_solution(x: Array, z: Array, residual: float, tolerance: float) -> bool:
-    """Puts the solution into x, NaN where it is none; whether the run failed."""
+    """Puts the solution into x, NaN where it is none; returns whether the run failed."""
     good = residual <= tolerance
     for j in range(len(x)):
         x[j] = z[j] if good else np.nan
@@ -1099,7 +1099,7 @@ def dual_program(
     rows: Array, rows_k: Array, C: Array, SH: Array, P: Array, Q: Array, w: Array, affine: Array, bg: Array,
     K: Array, n: int, c_g: float, adaptive: bool,
 ) -> float:  # fmt: skip
-    """Linear term and equality of the QP into w, what rounding has left of zero out of Q; returns r."""
+    """Puts linear term and equality of the QP into w, and removes rounding of zeros from Q; returns r."""
     e, M = P.shape
     trace = 0.0
     terms = 0.0
@@ -1152,9 +1152,10 @@ def dual_program(
 def solved_equalities(
     rows: Array, rows_k: Array, inverse: Array, target: Array, broken: Array, weights: Array, limits: Limits
 ) -> float:
-    """Returns the residual of the equalities B_h J d + c_h H = 0, relative to their own terms.
+    """Corrects the weights for the equalities B_h J d + c_h H = 0; returns their residual.
 
-    Of rows of B_h J that are nearly dependent S^+ is good to eps cond(S) only; what is left is solved for.
+    It is relative to their terms. For rows of B_h J that are nearly dependent S^+ is good to eps cond(S)
+    only; the rest is solved for again, at most twice.
     """
     L, M = rows.shape
     h = len(target)

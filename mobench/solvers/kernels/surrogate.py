@@ -1,5 +1,4 @@
-"""CSMOO's surrogate run by run in scalar loops for Numba: its dual by two iterations, the step, its
-certificate and, where there is no solution, the proof.
+"""CSMOO's surrogate run by run in scalar loops for Numba: the dual, the step, its certificate or a proof.
 
     maximise q(mu) over mu >= 0,  dq/dmu = h(d(mu)),  Hessian -H:  see `surrogate.py`
 
@@ -40,9 +39,7 @@ class Limits(NamedTuple):
 
 
 class Program(NamedTuple):
-    """One run of `Surrogate`: bounds (P,) of x in a box, the radius of a ball; moving (P,), or (0,) for
-    all.
-    """
+    """One run of `Surrogate`: bounds (P,) of a box, the radius of a ball; moving (P,), or (0,) for all."""
 
     c: Array
     rows: Array
@@ -59,9 +56,11 @@ class Program(NamedTuple):
 
 
 class Bounded(NamedTuple):
-    """Variables with bounds low <= d <= high (D,): rows a, curvatures tau and derivatives J of the
-    constraints, (D, K) so that loops over the constraints run along memory; `cost` (2, D): row and curvature
-    of the objective; the rows' lengths (K + 1,), and the room e (STATES, D) of both iterations.
+    """Variables with bounds low <= d <= high (D,).
+
+    Rows a, curvatures tau and derivatives J of the constraints are (D, K) so that loops over the constraints
+    run along memory; cost (2, D): row and curvature of the objective; the rows' lengths (K + 1,), and the
+    room e (STATES, D) of both iterations.
     """
 
     a: Array
@@ -75,8 +74,9 @@ class Bounded(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """x known by products: G_kl = a_k'a_l, u_k = a_k'x, xx = |x|^2, square = radius^2 (inf: R^P). `curve`
-    (3,): what the Hessian needs of d.
+    """x by its products: G_kl = a_k'a_l, u_k = a_k'x, xx = |x|^2, square = radius^2 (inf: R^P).
+
+    curve (3,): coefficients of the Hessian at d.
     """
 
     G: Array
@@ -104,8 +104,8 @@ def limits_of(a: Array) -> Limits:
     )  # fmt: skip
 
 
-# what the blocks of variables add to h and to the sizes of its terms at d(TRIAL), and what they keep for the
-# Hessian, which only a step that is taken asks for; zero: mu_0
+# the parts of the blocks of variables in h and in the sizes of its terms at d(TRIAL), with what the Hessian
+# needs, which only an accepted step computes; zero: mu_0
 
 
 @kernel
@@ -247,7 +247,7 @@ def parts(p: Program, x: Whole, y: Bounded, v: Array, zero: float, limits: Limit
 
 @kernel
 def bends(p: Program, x: Whole, y: Bounded, bend: Array) -> None:
-    """bend <- the Hessian where `parts` was asked last."""
+    """bend <- the Hessian at the last point of `parts`."""
     bend[:, :] = 0.0
     bounded_bend(y, bend)
     if p.kind != BOX:
@@ -259,7 +259,7 @@ def bends(p: Program, x: Whole, y: Bounded, bend: Array) -> None:
 
 @kernel
 def bound(p: Program, x: Whole, y: Bounded, v: Array, row: int, limits: Limits) -> float:
-    """A lower bound of the value of (13), relative to its own terms, from the direction of row `row` of v."""
+    """A lower bound of the value of (13), relative to its terms, from the direction of row `row` of v."""
     total = 0.0
     for k in range(len(p.c)):
         total += v[row, k]
@@ -278,8 +278,9 @@ def bound(p: Program, x: Whole, y: Bounded, v: Array, row: int, limits: Limits) 
 
 @kernel
 def solve(M: Array, v: Array, n: int, both: bool) -> None:
-    """RIGHT[:n] <- the solution of M x = RIGHT, and likewise ONE if `both`; overwrites M[:n, :n], which is
-    symmetric and positive definite.
+    """RIGHT[:n] <- the solution of M x = RIGHT, and likewise ONE if `both`.
+
+    Overwrites M[:n, :n], which is symmetric and positive definite.
     """
     for j in range(n - 1):
         for i in range(j + 1, n):
@@ -305,11 +306,10 @@ def solve(M: Array, v: Array, n: int, both: bool) -> None:
 
 @kernel
 def modelled(bend: Array, M: Array, v: Array, damp: float, relaxed: bool, limits: Limits) -> None:
-    """TRIAL <- maximiser x >= 0 of the quadratic model H'(x - MU) - 1/2 (x - MU)'(bend + ridge)(x - MU), by
-    active sets; `relaxed`: on sum x = 1.
+    """TRIAL <- maximiser x >= 0 of the quadratic model, by active sets; `relaxed`: on sum x = 1.
 
-    Active are the k with x_k + (slope_k - t)/bend_kk > 0; there the slope of the model is t (not relaxed: 0),
-    else x = 0.
+    The model is H'(x - MU) - 1/2 (x - MU)'(bend + ridge)(x - MU). Active are the k with x_k + (slope_k -
+    t)/bend_kk > 0; there the slope of the model is t (not relaxed: 0), else x = 0.
     """
     K = len(bend)
     top = 0.0
@@ -568,9 +568,9 @@ def bounded_move(y: Bounded, v: Array, eps: float) -> float:
 def ball_system(
     x: Whole, tau: Array, nu: float, omega: float, v: Array, bend: Array, zero: float, limits: Limits
 ) -> tuple[Sums, float, float]:
-    """The same for x in a ball, one more constraint |x + d|^2 <= radius^2 with multiplier nu and slack omega;
-    H in bend, w[1]: its row of H; how far it is violated and its curvature.
+    """The same for x in a ball, one more constraint |x + d|^2 <= radius^2 with multiplier nu and slack omega.
 
+    Puts H into bend and the constraint's row of H into w[1]; returns its violation and its curvature, too.
     d = -(v + 2 nu x)/S, S = s + 2 nu, is smooth.
     """
     G = x.G
@@ -816,7 +816,7 @@ def multipliers(
         interior(p, x, y, v, bend, M, relaxed, limits)
 
 
-# the step of given multipliers, and what it is worth
+# the step of the multipliers BEST, and its certificate
 
 
 @kernel
@@ -871,8 +871,9 @@ def stepped(p: Program, v: Array, zero: float, dx: Array, dy: Array) -> None:
 
 @kernel
 def cancelled(p: Program, v: Array, zero: float) -> None:
-    """LENGTH <- the size of the terms that cancel in a_k'd(BEST), |a_k| (sum mu_l |a_l| / s + |x|): rounding
-    is relative to it.
+    """LENGTH <- the size of the terms that cancel in a_k'd(BEST), to which rounding is relative.
+
+    It is |a_k| (sum mu_l |a_l| / s + |x|).
     """
     rows = p.rows
     slopes = p.slopes
@@ -940,8 +941,7 @@ def constrained(p: Program, v: Array, dx: Array, dy: Array) -> tuple[float, floa
 
 @kernel
 def certified(p: Program, v: Array, dx: Array, dy: Array, limits: Limits) -> tuple[float, float]:
-    """max_k h_k at the step, and the residual: violation max h_k+ and duality gap |mu'h|, relative to their
-    own terms.
+    """max_k h_k at the step, and the residual: violation max h_k+ and duality gap |mu'h| over their terms.
 
     d(mu) minimises the Lagrangian, therefore h_0(d) - q(mu) = -mu'h is the duality gap. At a fixed point d
     and all its terms vanish; there a small share of what cancels in d counts.
@@ -971,8 +971,9 @@ def certified(p: Program, v: Array, dx: Array, dy: Array, limits: Limits) -> tup
 
 @kernel
 def proved(p: Program, v: Array, dx: Array, dy: Array, limits: Limits) -> tuple[bool, float, float]:
-    """Returns whether BEST proves that no point of Q is feasible; max_k h_k at the step, and the gap of
-    (13), inf where nothing is settled.
+    """Returns whether BEST proves that no point of Q is feasible, max_k h_k at the step, and the gap of (13).
+
+    The gap is inf where nothing is settled.
     """
     K = len(p.c)
     above, _ = constrained(p, v, dx, dy)
@@ -1019,8 +1020,9 @@ def boxed(p: Program, y: Bounded) -> None:
 
 @kernel
 def multiplied(p: Program, G: Array, u: Array, masked: Array) -> tuple[float, float]:
-    """G_kl = a_k'a_l and u_k = a_k'x over what moves; returns |x|^2 of it and the square of the ball's radius
-    there.
+    """G_kl = a_k'a_l and u_k = a_k'x over the coordinates that move.
+
+    Returns |x|^2 over them and the square of the ball's radius in their section.
     """
     rows = p.rows
     at = p.x
@@ -1076,10 +1078,10 @@ def solve_surrogate(
     cs: Array, rows: Array, slopes: Array, tau: Array, tau_y: Array, xs: Array, lows: Array, moving: Array,
     start: Array, kind: int, inner: Array, outer: Array, radius: float, limits: Array,
 ) -> tuple[Array, Array, Array, Array, Array, Array]:  # fmt: skip
-    """dx (R, P), dy (R, q), mu (R, K), max_k h_k (R,), residual (R,) and infeasible (R,). A run that is not
-    finite gets NaN.
+    """dx (R, P), dy (R, q), mu (R, K), max_k h_k (R,), residual (R,) and infeasible (R,).
 
-    moving (R, P), or (0, 0) for all; inner, outer (P,): the bounds of a box.
+    A run that is not finite gets NaN. moving (R, P), or (0, 0) for all; inner, outer (P,): the bounds of a
+    box.
     """
     R, K, P = rows.shape
     q = slopes.shape[1]
