@@ -182,7 +182,7 @@ class Preferred(Algorithm):
             bg = pad(bg, (0, N))
         lam = torch.cat([A.new_ones(A.shape[:2]), torch.zeros_like(bg), torch.zeros_like(bh)], dim=1)
         state = {"A": A, "Bg": Bg, "bg": bg, "Bh": Bh, "bh": bh}
-        # expanded tensors share memory between runs; a checkpoint and a slice need their own
+        # expanded tensors share memory between runs, which checkpoints and slices must not
         state = {k: v.contiguous() for k, v in state.items()}
         sums = {"merit": lam.new_zeros(len(lam), len(TERMS))} if self.merit else {}
         return {**state, "A_ag": torch.cat([A, Bg, Bh], dim=1), "lam": lam, **sums}
@@ -216,10 +216,10 @@ class Preferred(Algorithm):
         """Returns the state with the terms of the merit of one step added to its sums.
 
         Args:
-            stationarity: |J' A_ag' lambda|^2, or an estimate without bias.
+            stationarity: |J' A_ag' lambda|^2, or an unbiased estimate.
             lg: the multipliers of G.
-            F: the values that the step sees.
-            other: those of an independent sample, of which H H' is an estimate of |H|^2 without bias.
+            F: the values of the step.
+            other: values of an independent sample, with which H H' is an unbiased estimate of |H|^2.
         """
         G = _affine(state["Bg"], F, state["bg"])
         H = _affine(state["Bh"], F, state["bh"])

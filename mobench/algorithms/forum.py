@@ -37,7 +37,7 @@ class FORUM(Algorithm):
 
     Fields: `rho` > 0. `variant`: "official", the public code's program (half the linear term, nu bounded from
     below by the value that it takes later, gradients grad F_s of unit length in it and in the step,
-    lambda_0 = 0: the first weights sum to 1/2); "exact", the dual of the method's own primal problem
+    lambda_0 = 0: the first weights sum to 1/2); "exact", the dual of the method's primal problem
     (lambda_0 = 1/S, gradients as they are). Source: Ye et al. 2024 (FORUM), as compared in the
     multi-objective bilevel learning paper.
     """

@@ -46,7 +46,7 @@ class MLMCMOO(Algorithm):
         variant: "corrected", as above; "literal", as printed: mu descends, h and n are proximal points (of x
             and of the weights) instead of gradients, U has the opposite sign, the weights' update subtracts a
             proximal point of x, which is defined for M = P only (left out elsewhere). It does not see its
-            constraints; kept for the record.
+            constraints, and is here for comparison.
         projections: false leaves out P and the clips of "literal", which prints none.
         inner: "gradient", as above; "exact": theta+ and mu+ solve their problems. mu+ is then gamma_2 g
             at once, and the step alpha (1 + sum of mu): networks need gamma_2 <= 0.1 (River Flow with
@@ -371,7 +371,7 @@ def tangent_to_simplex(x: Float[Tensor, "R n"], v: Float[Tensor, "R n"]) -> Floa
     """Projection of v onto the tangent cone of the simplex at x: {u : 1'u = 0, u_i >= 0 where x_i = 0}.
 
     u_i = v_i - tau where x_i > 0, max(v_i - tau, 0) elsewhere, tau such that they sum to 0: coordinates at 0
-    join in the order of their v, largest first, as long as v_i exceeds the mean of those in.
+    join in the order of their v, largest first, as long as v_i exceeds the mean of those that have joined.
     """
     free = x > 0
     key = torch.where(free, torch.inf, v)

@@ -25,7 +25,7 @@ from mobench.core.sets import Box, Free, Set
 from mobench.errors import ConfigError
 
 LARGEST = 20_000  # variables: the last layer alone has `hidden` times as many parameters
-LEAST = 1e-3  # smallest entry of a drawn preference, as of those that users get by default
+LEAST = 1e-3  # smallest entry of a drawn preference, as of default preferences
 DECAYS = (0.9, 0.999)  # of Adam's averages
 TINY = 1e-8  # beside the square root in Adam
 

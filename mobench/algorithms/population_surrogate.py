@@ -25,8 +25,7 @@ class Surrogate:
     A thousand small steps of an optimiser evaluate it, and the fitted model takes ten times as long.
 
     Fields: U (n, d) inputs; constants, scales, lengths, each (M, 1, 1); alpha (M, n, 1), L (M, n, n): K + v
-    I = L L^T; failed: whether hyper-parameters of some objective could not be fitted and are those it began
-    with.
+    I = L L^T; failed: whether a fit failed and left the hyper-parameters of some objective at their start.
     """
 
     U: Float[Tensor, "n d"]

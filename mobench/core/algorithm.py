@@ -1,4 +1,4 @@
-"""The base of algorithms: an algorithm asks points for what it needs and returns a direction.
+"""The base of algorithms: an algorithm requests numbers of points and returns a direction.
 
     theta <- Proj_X(theta + alpha_t d),   (d, state) <- step(points, state, t, alpha_t)
 
@@ -25,7 +25,7 @@ from mobench.core.types import Real, State
 from mobench.errors import ConfigError, unknown
 
 OPTIMIZERS = ("sgd", "adam")
-Step = float | int | Tensor  # a number, or a column (R, 1) where `vary` gives runs steps of their own
+Step = float | int | Tensor  # a number, or a column (R, 1) where `vary` makes the steps of runs differ
 
 
 class Info(NamedTuple):
@@ -88,12 +88,12 @@ class Algorithm(ABC):
     sets: ClassVar[type[Set]] = Set
     positive: ClassVar[bool] = False
     varies: ClassVar[frozenset[str]] = frozenset()
-    derivative_free: ClassVar[bool] = False  # it asks points for values alone: no graph is built
+    derivative_free: ClassVar[bool] = False  # it requests values alone: no graph is built
     together: ClassVar[bool] = False  # the runs of a seed see each other: they are a population
     replaces: ClassVar[bool] = False  # it chooses the next points itself instead of stepping from these
     own_step: ClassVar[str] = ""  # why no optimizer may rescale its direction; "": one may
     citation: ClassVar[str] = ""
-    # what the contract (tests/contract) must know of a class that is not as all others:
+    # exceptions of a class, for the contract (tests/contract):
     # preferred: whether, as it stands in conf, its direction depends on the preference
     preferred: ClassVar[bool] = True
     # symmetric: whether it treats the objectives alike, whatever their order
@@ -179,7 +179,7 @@ class Algorithm(ABC):
     def step(
         self, points: tuple[Point, ...], state: State, t: int, alpha: Step
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
-        """Direction d, next state, and what the subproblem solver reported."""
+        """Direction d, next state, and the report of the subproblem's solver."""
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
         """Extra columns (R,) of history and final rows, from values and state at recorded steps."""

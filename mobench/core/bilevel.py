@@ -34,7 +34,7 @@ ARMIJO = 1e-4
 
 
 class View(ABC):
-    """Both levels at one x, on one sample of each: what hypergradients are made of. Nothing has a graph."""
+    """Both levels at one x, on one sample of each, without a graph: the parts of hypergradients."""
 
     @abstractmethod
     def lower(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B"]:
@@ -127,9 +127,9 @@ class Bilevel(Problem):
 
     Needs oracle=hypergradient or oracle=value_gap.
 
-    A subclass says `blocks`, `lower_dim` and either `f` and `g` (differentiable; both batched over runs) or
-    `view`. `view` gets the indices of the terms of the lower level that a step uses, None stands for all of
-    them. One whose steps see samples of their own overrides `at_step`.
+    A subclass defines `blocks`, `lower_dim` and either `f` and `g` (differentiable; both batched over runs)
+    or `view`. `view` gets the indices of the terms of the lower level that a step uses, None stands for all
+    of them. A problem whose samples differ between steps overrides `at_step`.
 
     Fields: `start_lower`: every entry of y_0.
 
@@ -192,7 +192,7 @@ class Bilevel(Problem):
         return self.view(x).upper(self.solve(x))[0]
 
     def columns_at(self, x: Float[Tensor, "R P"], y: Float[Tensor, "R B q"]) -> dict[str, Tensor]:
-        """The problem's own measures (R,) of a pair (x, y)."""
+        """The problem's measures (R,) of a pair (x, y)."""
         return {}
 
 

@@ -96,7 +96,7 @@ class Federated(Problem):
     def local_gradients(
         self, y: Float[Tensor, "R M P"], batch: LocalBatch | None = None
     ) -> tuple[Float[Tensor, "R M"], Float[Tensor, "R M P"]]:
-        """f_m(y_m) and grad f_m(y_m), each objective at a point of its own.
+        """f_m(y_m) and grad f_m(y_m), each objective at another point.
 
         `batch`: samples of the clients (None: all); values and gradients of clients that do not move are 0.
         """

@@ -3,13 +3,13 @@
 A step of a small problem costs a GPU a few microseconds of work and the host hundreds of launches. A graph
 records the launches of one step once; to replay them is one launch, with the same kernels on the same
 addresses. Only what runs on the device is recorded: a step that depends on its number, waits for the device,
-draws on the host or keeps a state there would replay what it saw at its recording. The contract is that of an
-Algorithm (all that a step remembers is in its state), and most breaches are found, and the step is then run
-as it is:
+draws on the host or keeps a state there would replay the numbers of its recording. The contract is that of an
+Algorithm (all that a step remembers is in its state). Most breaches are noticed, and the step is then run
+without a graph:
 
 - its number is a `StepNumber`, a placeholder; reading it raises;
 - PyTorch raises where the host waits for the device (torch.cuda.set_sync_debug_mode);
-- all tensors of the state are on the device and keep their shapes, and what else is in it keeps its value;
+- all tensors of the state are on the device and keep their shapes, and its other entries keep their values;
 - a graph keeps the memory of its step for itself: it is recorded only if the device has as much left;
 - three replayed steps are compared with steps that were run.
 """
@@ -89,12 +89,12 @@ class StepGraph:
         self._number = torch.zeros((), dtype=torch.int64, device=device)
         self._others = [None if isinstance(x, Tensor) else x for x in leaves]
         try:
-            # on copies: what the problem remembers of these iterates must not be met at the recording
+            # on copies: caches of the problem for these iterates must not be hit at the recording
             with _waits_raise():
                 self._taken(step, _cloned(leaves))
             self._static = _cloned(leaves)
             self._graph = torch.cuda.CUDAGraph()
-            # a stream of this device: PyTorch's own is that of the first device of the process
+            # a stream of this device: PyTorch's default is that of the first device of the process
             with warnings.catch_warnings():
                 # of a step that fails before its first kernel; the error of the step says why
                 warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
@@ -168,9 +168,8 @@ def _without_number(state: State) -> State:
 def _check_room(leaves: list[Any], device: torch.device) -> None:
     """Raises NotCapturable unless the device can hold a graph beside the steps that are run.
 
-    A graph keeps two copies of the state and, in a pool that nothing else can use, what its step allocates:
-    at most what this process has ever held at once beyond what it holds now. Steps that are run between
-    replays need the same again.
+    A graph keeps two copies of the state and, in a private pool, the memory of its step: at most the peak of
+    this process less its memory now. Steps that are run between replays need the same again.
     """
     held = torch.cuda.memory_allocated(device)
     step = torch.cuda.max_memory_allocated(device) - held

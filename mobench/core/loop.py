@@ -150,7 +150,7 @@ def advance(
             if on_host and not whole and not bool(alive.any()):
                 state["t"] = t + 1
                 continue
-            everyone = whole  # takes this step
+            all_step = whole
             going = alive & (state["ended"] < 0) if stops else alive
             alpha = algorithm.schedule(t)
             frozen = on_host and not whole and not algorithm.together and not bool(alive.all())
@@ -167,14 +167,14 @@ def advance(
                 # its state of runs that have ended may change: they never move again
                 moved, state["optimizer"] = stepper.step(theta, d, state["optimizer"])
             else:
-                # runs may have step sizes of their own
+                # step sizes may differ between runs
                 moved = theta + (alpha.to(d) if isinstance(alpha, torch.Tensor) else alpha) * d
             proposal = project_moving(X, moved, theta, points[0].moving)
-            if everyone and _all_move(proposal, info):
-                theta = proposal  # what the masks below would choose for every run
+            if all_step and _all_move(proposal, info):
+                theta = proposal  # as the masks below would choose for every run
             else:
                 near = proposal.abs().sum(-1) < FAR
-                # for good: what is left of its state may be NaN
+                # for good: the rest of its state may be NaN
                 alive = alive & (near | ~going if stops else near)
                 if info.fail is not None:
                     ended = info.fail & going
@@ -185,13 +185,13 @@ def advance(
                         unsolvable = unsolvable | (ended & info.unsolvable)
                 moves = alive & going if stops else alive
                 theta = torch.where(moves.unsqueeze(-1), proposal, theta)
-                whole = everyone and bool(alive.all())
+                whole = all_step and bool(alive.all())
             if "alive" in alg:
                 alg = {**alg, "alive": alive}
             ostate = points[0].state
             if info.kkt is not None:  # a run that has ended solves nothing worth counting
                 largest = torch.fmax(kkt, info.kkt.to(kkt.dtype))
-                kkt = largest if everyone else torch.where(going, largest, kkt)
+                kkt = largest if all_step else torch.where(going, largest, kkt)
             state |= {
                 "t": t + 1,
                 "theta": theta,

@@ -1,4 +1,4 @@
-"""Output rules: what a trajectory returns. Several listen to one trajectory.
+"""Output rules, which turn a trajectory into an answer; several listen to one trajectory.
 
 They are updated BEFORE the step, with theta_t and the point of theta_t, and they consume their state: tensors
 are written in place, a checkpoint is taken through a file.
@@ -41,7 +41,7 @@ class Output(ABC):
 
     @abstractmethod
     def final(self, state: State, theta: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
-        """The answer, given the iterate after the last step."""
+        """The answer; theta is the iterate after the last step."""
 
     def carried(self, state: State, steps: int) -> State:
         """Returns the tensors that the next pass has to know, from the state after a pass of `steps` steps.
@@ -183,8 +183,8 @@ class Adaptive(Output):
             return theta
         alive = state["alive"]
         weights = state["gamma"] * alive / total
-        # only what is stored: a ring of networks is large, and often holds one of them; it may be float32,
-        # weights are not
+        # stored iterates only: a ring of networks is large and often holds a single one; weights are float64
+        # although iterates may be float32
         stored = torch.argsort(~alive, dim=1, stable=True)[:, : int(alive.sum(1).max())]
         some = state["theta"].gather(1, stored.unsqueeze(-1).expand(-1, -1, theta.shape[1]))
         return (weights.gather(1, stored).unsqueeze(1) @ some.to(torch.float64)).squeeze(1).to(theta.dtype)

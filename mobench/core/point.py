@@ -28,10 +28,10 @@ class Point(ABC):
         moving: coordinates (R, P) that this step may change (block methods), None for all.
         state: the oracle's next state; the loop reads it after the algorithm has stepped.
         inner: the point that this one is made of, None if it is made of none.
-        recorded: values for the history where they are not those that the algorithm sees; None: they are.
+        recorded: values for the history where they differ from the algorithm's; None: they are the same.
         same_sample: makes the point of the same sample at other iterates, None where that cannot be had.
         share: how much of its step's batch it has, where that is cut into parts of different sizes.
-        factored: whether its rows are a factor of a Gram matrix that stands for gradients nobody knows.
+        factored: whether its rows are only a factor of the Gram matrix, whose gradients are not at hand.
         graph: whether gradients may be requested; the loop clears it for derivative-free methods, which save
             the memory.
     """

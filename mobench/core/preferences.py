@@ -209,10 +209,10 @@ class Runs:
     def to(self, device: torch.device | str) -> Runs:
         """The same runs with tensors on another device."""
         variant = None if self.variant is None else self.variant.to(device)
-        weights, seeds, index, everyone = (
+        weights, seeds, index, all_weights = (
             t.to(device) for t in (self.weights, self.seeds, self.index, self.all)
         )
-        return Runs(weights, seeds, index, everyone, variant)
+        return Runs(weights, seeds, index, all_weights, variant)
 
     def name(self, run: int) -> str:
         """The preference of one run as a key for random streams: rounded, so that it survives text files."""

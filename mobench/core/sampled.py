@@ -17,7 +17,7 @@ class Batch(NamedTuple):
 
     Fields: chosen (S, B), the terms of each group of runs; group (R,), each run's row of it; sizes: how many
     runs each group has, as numbers that need not be fetched from a device (None: unknown); number: of the
-    sample among all of a job, which names what else is drawn for it (the masks of dropout).
+    sample among all of a job, which keys other draws for it (the masks of dropout).
     """
 
     chosen: Int[Tensor, "S B"]

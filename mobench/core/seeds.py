@@ -1,4 +1,4 @@
-"""Problems of which every seed has an instance of its own: random constants, partitions of data, episodes."""
+"""Problems with an instance for every seed: random constants, partitions of data, episodes."""
 
 from __future__ import annotations
 

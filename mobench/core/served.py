@@ -22,7 +22,7 @@ AGAIN = {
     "mobench.run(problem=mobench.networks(...)), or repeat the command that named problem=FILE.py:FUNCTION",
     "record.code": "mobench.run(measures={...})",
 }
-# what `serving` serves, in the thread that opened it
+# functions that `serving` serves, in the thread that opened it
 _SERVED: ContextVar[Mapping[str, Any]] = ContextVar("served", default=MappingProxyType({}))
 _KEPT: dict[str, Any] = {}  # in all threads
 

@@ -34,10 +34,10 @@ class Stepper(Protocol):
 
 @runtime_checkable
 class Stepped(Protocol):
-    """A problem that may have a step of its own."""
+    """A problem that may have a stepper."""
 
     def stepper(self) -> Stepper | None:
-        """Returns a new stepper; None: the loop's own step."""
+        """Returns a new stepper; None: the loop's step."""
 
 
 def misfits(spec: Spec, algorithm: Algorithm) -> list[str]:

@@ -19,7 +19,7 @@ from mobench.solvers import min_norm, qp
 
 ITERATIONS = 50
 PATIENCE = 2  # iterations in which no unsolved run halves its gap: only rounding is left
-ROUNDING = 2e-15  # of |J| |d|: a gap that cannot be told from 0
+ROUNDING = 2e-15  # of |J| |d|: a gap up to this may be 0
 CLOSED = 1e-6
 """Largest accepted error sqrt(2 gap) of d, relative to the largest gradient."""
 ACTIVE = 5e-3
@@ -157,7 +157,7 @@ def constrained_kkt(point: Point) -> Float[Tensor, " R"]:
     one = torch.ones_like(K[:, :M, 0])
     a = torch.cat([one, torch.zeros_like(K[:, M:, 0])], dim=1)
     live = torch.cat([one, (-ACTIVE <= point.G).to(K)], dim=1)
-    # a constraint that is left out has a unit of its own in the program, whose solution is 0
+    # a constraint that does not bind gets a separate axis in the program, where its multiplier is 0
     scale = K.diagonal(dim1=1, dim2=2).amax(1, keepdim=True).clamp_min(torch.finfo(K.dtype).tiny)
     x = qp(K * live.unsqueeze(1) * live.unsqueeze(2) + torch.diag_embed(scale * (live == 0)), None, a).x
     d = (x.unsqueeze(1) @ point.jacobian().double()).squeeze(1)

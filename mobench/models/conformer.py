@@ -34,7 +34,7 @@ class Conformer:
     predicted. zh, en: units of the heads.
 
     Frames behind a clip's end are 0 before every convolution and take no part in attention. `past` lets a
-    frame see itself and what came before, by the same parameters: attention to the past, convolutions shifted
+    frame see itself and earlier frames, by the same parameters: attention to the past, convolutions shifted
     to it. Attention has relative positions (Dai et al. 2019) with sinusoids. Departures: layer norm in the
     place of the convolution module's batch norm, which would couple a clip to its batch and to the padding;
     no dropout.

@@ -64,7 +64,7 @@ class Saved(NamedTuple):
 
     x: its input (s n, C, h, w). z: centred output of the convolution, with weights times sign(gamma). Both
     are None in the first block. p: z after max-pooling, at: where the maxima lie (in the first block the
-    numbers of `pooling`; None there where nothing is kept). out: its output. r: 1 / standard deviation of z
+    numbers of `pooling`; None there without `keep`). out: its output. r: 1 / standard deviation of z
     (s, 1, C).
     """
 
@@ -106,7 +106,7 @@ class FewShotNet:
     channel, a = |gamma| r:
         d beta = sum e,   d |gamma| = r sum e p,   dz = unpool(a e) - a d beta / N - z a r d|gamma| / N
     In the first block mean and variance follow from the moments of the images' patches, which do not change,
-    and so do the last two terms of dz: there z is not kept, and the convolution is a product with patches,
+    and so do the last two terms of dz: there z is not stored, and the convolution is a product with patches,
     made once for each set of images. The other convolutions of all tasks (and the way back to x) are one;
     weight gradients are taken task by task.
     """

@@ -1,4 +1,4 @@
-"""A module on all samples, part by part, with what is computed from all of its outputs at once.
+"""A module on all samples, part by part, with a head that gets all of its outputs at once.
 
     head(outputs of all samples, all samples),   outputs = those of parts 1, 2, .. put together
 
@@ -132,7 +132,7 @@ def _agree(a: Any, b: Any) -> bool:
 
 
 class InParts(Scored):
-    """A module and what is computed from its outputs for all samples, which are computed part by part.
+    """A module, computed part by part, and a head of its outputs for all samples.
 
     The batch that it is called with does not matter: it holds its samples.
 

@@ -2,11 +2,11 @@
 
     g_r = -d_r min(1, clip / (|d_r| + 1e-6)),   theta <- optimizer(theta, g),   then one step of the schedule
 
-The optimizer is made for one network and given the stacked parameters (R, *shape) in the place of that
+The optimizer is made for one network and gets the stacked parameters (R, *shape) in the place of that
 network's. Where each entry moves by itself, as with SGD, Adam, AdamW and most others, that is R optimizers at
 the price of one. `Recipe.check` compares the two over the first steps of a job, in float64 and relative to
 the movement, and refuses an optimizer that mixes the entries of a tensor there (Adafactor, Muon); one that
-begins to mix them later is not found.
+begins to mix them later is not noticed.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class Scored(nn.Module):
 
 @dataclass(frozen=True)
 class Constants:
-    """Frozen parameters and buffers: those that all runs share, and those (R, ...) that differ."""
+    """Frozen parameters and buffers: tensors that all runs share, and tensors (R, ...) that differ."""
 
     shared: dict[str, Tensor]
     per_run: dict[str, Tensor]
@@ -183,7 +183,7 @@ def values(
         written: constants that the forward pass may write.
 
     Raises:
-        ConfigError: the module writes into what all runs share.
+        ConfigError: the module writes into a tensor that all runs share.
     """
     protected = {n: t for n, t in {**fixed.shared, **fixed.per_run}.items() if n not in written}
     before = [t._version for t in protected.values()]

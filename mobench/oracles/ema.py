@@ -38,10 +38,9 @@ class EMA(Oracle):
             rows of one block; values are always refreshed. block_rule: "cyclic" (t mod k) or "random"
             (uniform, by run).
         block_rho: "global" (rho_t, as printed: a block first seen at t > 0 starts from a shrunken gradient)
-            or "per_block" (rho of the block's own count of visits).
+            or "per_block" (rho of the block's count of visits).
         block_move: "selected" (only the refreshed block moves) or "all".
-    Departure: all rows are computed, those of other blocks are thrown away; the block form saves no time
-        here.
+    Departure: all rows are computed and those of other blocks are dropped; the block form saves no time here.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ class LocalSteps(OfProblem):
             client's data (then tau differs between clients of different sizes).
         batch_size: samples of a step, without replacement within a pass, the last batch of a pass may be
             short; null: all data of the client.
-        client_loss: what the values are. running: mean of the losses met in the round's local steps (no pass
+        client_loss: the values. running: mean of the losses met in the round's local steps (no pass
             over the data beyond those); at_start: the loss of the first of them (with all data: f_m(theta));
             at_end: the loss at theta_m,tau on all data (one more pass).
 

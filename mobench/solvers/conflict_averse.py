@@ -5,7 +5,7 @@
 
 The dual is min over lambda of a parametric QP: for lambda = |J'w| / s its minimiser w is that of
 1/2 |J'w|^2 + lambda <J'w, g_0>, where |J'w| grows with lambda and |J'w| / lambda falls. So lambda is
-bracketed and found on the piece where w is linear in it.
+bracketed and then solved for on the piece where w is linear in it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mobench.solvers.qp import qp
 from mobench.solvers.solution import GOOD, GROWTH, TOLERANCE
 
 NOTHING = 1e-14
-"""|J'w|^2 below this share of the longest gradient's square is what rounding of G leaves of 0."""
+"""|J'w|^2 below this share of the longest gradient's square is rounding of 0 in G."""
 
 FIRST = 1e-4
 """The first |J'w| tried, in the same units: its square is far above rounding."""
@@ -41,7 +41,7 @@ def conflict_averse(G: Float[Tensor, "R M M"], c: Float[Tensor, "R 1"]) -> Proje
 
     Returns:
         The weights, and the relative KKT residual of w*: the largest |min(w_m, slope_m - nu)| with the slope
-        of the dual in units of |g|max (|g_0| + s), before what is added up in g_0 and J'w cancels (which may
+        of the dual in units of |g|max (|g_0| + s), before the terms of g_0 and J'w cancel (whose sum may
         be up to `GROWTH` times it), and nu = w'slope; that of the projection where J'w* = 0.
 
     Source: Liu et al. 2021 (CAGrad), Algorithm 1 and its dual; the solution is ours.

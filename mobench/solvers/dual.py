@@ -8,7 +8,7 @@
     lh = S^+ (c_h H - C x),   x = argmin 1/2 x' P K P' x - x' (p_g - C' S^+ c_h H)
 
 P K P' is the usual A_g K A_g' - C' S^+ C without its cancellation. At a stationary point K lies in the range
-of B_h' and Q is zero: what rounding leaves of it must not decide beside the linear term.
+of B_h' and Q is zero: its rounding errors must not decide beside the linear term.
 
 Source: FERERO paper, (2.3), (2.4) and Remark 4; A_ag = [A; B_g; B_h], G = B_g F + b_g, H = B_h F + b_h.
 """
@@ -122,8 +122,8 @@ def unreachable(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"
     """Runs whose equalities no direction meets: proved by a y with y' B_h J = 0 and y'H != 0 (Farkas).
 
     y is the part of H in the null space of S = B_h K B_h' = (B_h J)(B_h J)'. B_h J d = -c_h H has no solution
-    then, the program of the direction is infeasible and its dual unbounded along y. Zero is what rounding
-    leaves of it: |y' B_h J| up to 1e-13 of |J| (one row; more: eigenvalues up to 1e-13 of the largest), y'H
+    then, the program of the direction is infeasible and its dual unbounded along y. Zero here means
+    up to rounding: |y' B_h J| up to 1e-13 of |J| (one row; more: eigenvalues up to 1e-13 of the largest), y'H
     up to `TOLERANCE` of its terms.
     """
     h = program.bh.shape[1]
@@ -182,7 +182,7 @@ def _plane(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) ->
         p1, p2 = p
         squares = k[0, 0] * p2 * p2 + k[1, 1] * p1 * p1
         curvature = squares - 2 * k[0, 1] * p1 * p2
-        noise = 1e-14 * squares  # what rounding leaves of zero must not decide beside the linear term
+        noise = 1e-14 * squares  # rounding of zero, which must not decide beside the linear term
         slant = xp.where(curvature <= noise, 0.0, curvature / (S * S)) * m
         a = affine[:2] if program.adaptive else 1.0 * (A != 0).any(1)
         r = a[0] + a[1] if program.adaptive else 1.0 + 0.0 * a[0]

@@ -24,7 +24,7 @@ from torch import Tensor
 from mobench.core.arrays import Array
 from mobench.solvers.solution import TOLERANCE
 
-SLOPE = 1e-14  # slopes of unit rows below this are what rounding leaves of 0
+SLOPE = 1e-14  # slopes of unit rows below this are rounding of 0
 ROUNDINGS = 32  # rows are dependent if one is nearer to the span of others than so many of their dtype
 MOST = 1e-4  # and never from further away
 TURNS = 5  # more turns than so many times M mean that rounding goes in a circle

@@ -20,7 +20,7 @@ from mobench.solvers.host import on_host
 from mobench.solvers.solution import GOOD, GROWTH, TINY, TOLERANCE, Solution, certified
 
 DUST = 1e-30  # a coordinate of this size, in units of its scale, is a zero that rounding has missed
-FLAT = 1e-16  # Q_ii below this, relative to the largest, is what rounding leaves of a zero
+FLAT = 1e-16  # Q_ii below this, relative to the largest, is rounding of a zero
 DROPS = 3  # solves without bounds that are far from x: each shows more of them
 TIE = 1e-14  # basic variables that a step leaves below this are tied, and the perturbation decides
 # times the tolerance: a largest diagonal below this is the end of a singular block of free variables
@@ -275,7 +275,7 @@ def min_norm(gram: Float[Tensor, "R n n"], active: Bool[Tensor, "R n"] | None = 
         one = _constant(n, 1.0)
         program = (rows(gram), NONE, one, one[0, :1], _constant(n, 0.0), NONE)
         return solution_of(compiled_solver("pivoting").qp(*program, np.array(RIDGES), LIMITS), gram.dtype)
-    # An inactive variable is put on an axis of its own and out of the equality: it can only be 0.
+    # An inactive variable gets a separate axis and leaves the equality: it can only be 0.
     inactive = ~active
     empty = inactive.all(1)
     gram = gram.detach().masked_fill(inactive.unsqueeze(1) | inactive.unsqueeze(2), 0)

@@ -24,10 +24,13 @@ from mobench.solvers.host import on_host
 from mobench.solvers.qp import min_norm
 from mobench.solvers.solution import GOOD, TINY, TOLERANCE, Solution, certified
 
-SAME = 1e-9  # a ray as near to v as this is v, up to rounding: its row is never active # size of the rows of
-the runs that are solved at a time: for two objectives they stay in a core's cache, a GPU # needs enough for a
-launch, and programs that grow are solved so many at once that calls do not count PLANE_ROOM = 1 << 16
-DEVICE_ROOM = 1 << 24 ROOM = 1 << 19 FEW = 64  # rows of a run whose Gram matrix is small enough to be formed
+SAME = 1e-9  # a ray as near to v as this is v, up to rounding: its row is never active
+# size of the rows of the runs that are solved at a time: for two objectives they stay in a core's cache, a
+# GPU needs enough for a launch, and programs that grow are solved so many at once that calls do not count
+PLANE_ROOM = 1 << 16
+DEVICE_ROOM = 1 << 24
+ROOM = 1 << 19
+FEW = 64  # rows of a run whose Gram matrix is small enough to be formed
 
 
 def _parts(U: Tensor, R: int) -> Iterator[slice]:
@@ -63,7 +66,7 @@ def sector_min_norm(
     The residual is that of `min_norm` for the Gram matrix of all rows. Runs without an active row get 0.
 
     Args:
-        U, v: the rays, the same for all runs, and each run's own.
+        U, v: the reference rays, the same for all runs, and the preference ray of each run.
         objectives: the unit vectors are rows, too, and always active.
         solver: `min_norm`, or its reference, which solves one program with all rows.
     """

@@ -10,7 +10,7 @@ from mobench.core.arrays import Array
 from mobench.solvers.solution import TINY
 
 RANK = 1e-12
-"""Eigenvalues below this share of the largest are what rounding leaves of zeros."""
+"""Eigenvalues below this share of the largest are rounding of zeros."""
 
 
 class Spectrum(NamedTuple):

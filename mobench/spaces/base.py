@@ -39,7 +39,7 @@ def refuse_local(oracle: Oracle, space: str) -> None:
 
 
 def refuse_set(oracle: Oracle, problem: Problem, space: str) -> None:
-    """Raise CompatibilityError for a problem whose variables have a feasible set of their own."""
+    """Raise CompatibilityError for a problem whose variables have a feasible set."""
     if not isinstance(oracle.spec.X, Free):
         raise CompatibilityError(
             f"space={space} is for problems without a feasible set, but the variables of "
@@ -109,7 +109,7 @@ class Space(Oracle):
         """Take the entries of `space_state` from a state that may come from a file."""
 
     def variables(self, a: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
-        """phi(a); of the same a the same tensor, by which problems know what they have evaluated already."""
+        """phi(a); of the same a the same tensor, so that caches of problems are hit."""
         return self.cache.at(a, "theta", lambda: self.map(a))
 
     def init(self, theta: Float[Tensor, "R k"]) -> State:
@@ -213,8 +213,8 @@ class Referenced(Space):
         seeds, self.group = torch.unique(runs.seeds.cpu(), return_inverse=True)
         # x_ref must not depend on which of the preferences are here: the first of the whole set stands for a
         # seed
-        nobody = torch.zeros(len(seeds), dtype=torch.int64)
-        self.firsts = Runs(runs.all.cpu()[nobody], seeds, nobody, runs.all.cpu())
+        zeros = torch.zeros(len(seeds), dtype=torch.int64)
+        self.firsts = Runs(runs.all.cpu()[zeros], seeds, zeros, runs.all.cpu())
         self.parts = [
             torch.nonzero(self.group == g).squeeze(1).to(runs.seeds.device) for g in range(len(seeds))
         ]
