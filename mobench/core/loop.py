@@ -216,13 +216,11 @@ def _all_move(proposal: Tensor, info: Info) -> bool:
     return float(torch.linalg.vector_norm(proposal, math.inf)) * proposal.shape[-1] < 0.5 * FAR
 
 
-def _copied(state: State) -> State:
+def _copied(state: Any) -> Any:
     """A state that a step does not write to."""
-    return {key: _copied(value) if isinstance(value, dict) else _clone(value) for key, value in state.items()}
-
-
-def _clone(value: Any) -> Any:
-    return value.clone() if isinstance(value, Tensor) else value
+    if isinstance(state, dict):
+        return {key: _copied(value) for key, value in state.items()}
+    return state.clone() if isinstance(state, Tensor) else state
 
 
 def _chosen(which: Tensor, new: State, old: State) -> State:

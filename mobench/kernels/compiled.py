@@ -1,4 +1,4 @@
-"""Imports Numba's kernels: those of the small solvers, Gram matrices, sweeps of LeNet's maps.
+"""Imports Numba's kernels of small solvers, Gram matrices, hypervolumes and sweeps of LeNet's maps.
 
 They are imported at the first call that uses them, and compiled once on a machine: Numba stores compiled code
 below $MOBENCH_CACHE, else beside the package, else in the user's cache folder.

@@ -58,7 +58,7 @@ class Room(threading.local):
 
 
 def fresh(name: str, shape: Sequence[int], like: Tensor) -> Tensor:
-    """Memory that nobody else has."""
+    """New memory."""
     return like.new_empty(*shape)
 
 
@@ -481,7 +481,7 @@ class Sums(NamedTuple):
         ]
 
     def affine(self, s: int, maps: Maps, d3: Float[Tensor, "R H n"], dz: Float[Tensor, "R TC n"]) -> None:
-        """Adds those of the last two layers."""
+        """Adds the gradients of the last two layers."""
         add_product(self.heads[s], dz, maps.h3.mT)
         self.heads_bias[s].add_(dz.sum(2, keepdim=True))
         add_product(self.shared[s], d3, maps.h2.mT)

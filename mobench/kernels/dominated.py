@@ -111,7 +111,7 @@ def volume(Y: Array, budget: float) -> tuple[float, float]:
     every machine.
     """
     K, M = Y.shape
-    P = np.empty((M + 1, K, M))  # a level: its points, of as many coordinates as its number says
+    P = np.empty((M + 1, K, M))  # points by level, whose number is that of their coordinates
     n = np.zeros(M + 1, np.int64)
     at = np.zeros(M + 1, np.int64)  # points that are done
     tied = np.zeros(M + 1, np.bool_)  # the level below has all points that share the largest last coordinate

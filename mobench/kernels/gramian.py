@@ -17,7 +17,7 @@ from numba import extending, types
 
 from mobench.kernels.jit import Array, entry, kernel
 
-intrinsic: Any = extending.intrinsic  # calls of what it makes leave its first argument out
+intrinsic: Any = extending.intrinsic  # the first argument of its functions, the context, is not passed
 
 WIDTH = 256  # columns of a block: 20 KiB of ten rows
 LINE = 16  # float32 numbers of a cache line

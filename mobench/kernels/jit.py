@@ -1,4 +1,4 @@
-"""Compiles kernels by Numba: `entry` for those that Python calls, `kernel` for those that only they call."""
+"""Compiles kernels by Numba: `entry` for functions that Python calls, `kernel` for functions inside them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CACHES = True  # False without a folder that can be written: each process compil
 def entry(function: Any) -> Any:
     """A function for Python, compiled at the first call or loaded from Numba's cache."""
     global CACHES
-    function = inspect.unwrap(function)  # Numba cannot look into what checks types
+    function = inspect.unwrap(function)  # Numba cannot compile the wrapper that checks types
     try:
         dispatcher: Any = njit(cache=True, error_model="numpy")(function)
     except RuntimeError:  # "cannot cache function: no locator available"

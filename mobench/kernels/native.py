@@ -37,9 +37,10 @@ C_TYPES: dict[str, Any] = {NUMBER: ctypes.c_double, SIZE: ctypes.c_int64}  # the
 FLAGS = Path(__file__).with_name("jit.py")  # has the flags of compilation; importing it imports Numba
 
 PATIENCE = 1000  # calls: their formulas take as long as loading does
+DIGEST_SIZE = hashlib.sha256().digest_size
 
 _calls_before: dict[str, int] = {}
-_engines: list[Any] = []  # they own the machine code
+_engines: list[Any] = []  # as long as they live, so does the machine code
 
 
 def outer(*kinds: str) -> Callable[[Function], Function]:
@@ -117,8 +118,9 @@ def _stored(file: str, make: Callable[[], bytes]) -> bytes:
     """
     for folder in _folders():
         with contextlib.suppress(OSError):
-            digest, code = _parted((folder / file).read_bytes())
-            if digest == hashlib.sha256(code).digest():
+            content = (folder / file).read_bytes()
+            code = content[DIGEST_SIZE:]
+            if content[:DIGEST_SIZE] == hashlib.sha256(code).digest():
                 return code
     code = make()
     for folder in _folders():
@@ -128,11 +130,6 @@ def _stored(file: str, make: Callable[[], bytes]) -> bytes:
             return code
     say("mobench: compiled small solvers for this process alone, for want of a folder", sys.stderr)
     return code
-
-
-def _parted(content: bytes) -> tuple[bytes, bytes]:
-    size = hashlib.sha256().digest_size
-    return content[:size], content[size:]
 
 
 def compiled(module: ModuleType) -> bytes:

@@ -364,7 +364,7 @@ def _rows(x: Float[Tensor, "N C h w"], s: int) -> Float[Tensor, "s M C"]:
 
 
 def _maps(rows: Float[Tensor, "s M C"], like: Float[Tensor, "N C h w"]) -> Float[Tensor, "N C h w"]:
-    """The way back."""
+    """The inverse of `_rows`."""
     N, C, h, w = like.shape
     return rows.view(N, h, w, C).permute(0, 3, 1, 2)
 

@@ -63,10 +63,11 @@ def prox_norm(
     low = torch.maximum(torch.where(finite, _length(K, min_norm(M).x), torch.nan), floor)
     high = torch.maximum(high, low)
     eye = torch.eye(M.shape[1], dtype=M.dtype, device=M.device)
+    ridge = eye / (gamma.unsqueeze(2) if isinstance(gamma, Tensor) else gamma)
 
     def at(tau: Tensor) -> tuple[Tensor, Tensor]:
         """t(tau) and log(|t|_M / tau)."""
-        t = qp(M / tau.unsqueeze(2) + eye / _over(gamma), p / gamma, torch.ones_like(p)).x
+        t = qp(M / tau.unsqueeze(2) + ridge, p / gamma, torch.ones_like(p)).x
         return t, (_length(K, t) / tau).clamp_min(1e-300).log()
 
     a = low.log()
@@ -107,10 +108,6 @@ def prox_norm(
     t = torch.where(still, p, t)
     failed = residual > TOLERANCE
     return Solution(torch.where((residual <= TOLERANCE).unsqueeze(1), t, torch.nan), residual, failed)
-
-
-def _over(gamma: float | int | Tensor) -> float | int | Tensor:
-    return gamma.unsqueeze(2) if isinstance(gamma, Tensor) else gamma
 
 
 @on_host()

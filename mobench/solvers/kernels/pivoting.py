@@ -9,8 +9,8 @@ multipliers, w: reduced gradients and slacks), and stepping from basis to basis 
 finitely many steps. Free variables (z_i has no sign and w_i = 0) enter the basis first and stay. Then
 Lemke's covering variable z0 makes the rest feasible and is driven out again. Ties are broken by a second
 right-hand side, p in q + epsilon p, against cycling. If z0 cannot be driven out, the program is infeasible
-or unbounded and z is no solution, which is for the certificate to say: where only rounding keeps z0 in, at
-some 1e-12, z is as good as any.
+or unbounded and z is no solution, which the certificate shows: where only rounding keeps z0 in, at some
+1e-12, z is as good as any.
 
 An equality a'x = r is solved for x_k:  x = x_0 + Z z  with  Z = I - e_k alpha',  alpha = a / a_k, x_0 = (r /
 a_k) e_k. z_k is then free for the complement of x_k, the reduced gradient w_k, and the skew coupling alpha
@@ -216,7 +216,7 @@ def complementary_pivot(M: Array, T: Array, v: Array, z: Array, tolerance: float
         left -= 1
         if leaving == 2 * m:
             break
-        col = (leaving + m) % (2 * m)  # the complement of what has left enters
+        col = (leaving + m) % (2 * m)  # the complement of the variable that has left enters
         row = leaving_row(T, v, col, tolerance, limits.tie)
     refined(M, T, v, z)
 
@@ -227,7 +227,7 @@ def complementary_pivot(M: Array, T: Array, v: Array, z: Array, tolerance: float
 
 @kernel
 def root(x: float) -> float:
-    """Square root; 0 of what rounding has left below 0."""
+    """Square root; 0 of a negative number, which is rounding of 0."""
     return math.sqrt(x) if x > 0 else 0.0
 
 
@@ -293,7 +293,7 @@ def unit_of(
     unit = abs(rest) / largest
     if not (unit > 0 and unit < np.inf):
         unit = 1.0
-    # a'x = r limits no variable of its own where one of them is free, or where they come with both signs
+    # a'x = r limits no single variable where one of them is free, or where coefficients have both signs
     if (endless or (plus and minus)) and trace * unit < steep and trace > 0:
         unit = steep / (trace + tiny)
     return unit, rest
@@ -434,7 +434,7 @@ def bounded_above(w: Array, M: Array, v: Array, k: int, start: float) -> None:
 def gathered(
     w: Array, z: Array, x: int, k: int, start: float, rest: float, exact: bool, limits: Limits
 ) -> None:
-    """x from z, in its own units, into row x of w; `exact`: x >= 0 and a'x = rest, and nothing else."""
+    """x from z, in units of x, into row x of w; `exact`: x >= 0 and a'x = rest are all constraints."""
     n = w.shape[1]
     if k >= 0:
         value = 0.0
@@ -545,7 +545,7 @@ def sizes(Q: Array, w: Array, x: int, r: float, equality: bool, limited: bool, l
 def loose_sizes(
     Q: Array, w: Array, x: int, equality: bool, limited: bool, trace: float, unit: float, limits: Limits
 ) -> None:
-    """The same where some variables are in no equality: each has units of its own.
+    """The same where some variables are in no equality: each of these has separate units.
 
     |J_i| and |J'x| of Q = JJ', the latter as the sum of its terms.
     """
@@ -796,7 +796,7 @@ def qp_residual(
     return out
 
 
-# linear programs over the simplex:  max c'x,  Gx >= 0,  c and G in units of their own (`lp.homogeneous`)
+# linear programs over the simplex:  max c'x,  Gx >= 0,  c and each row of G scaled (`lp.homogeneous`)
 
 
 @kernel

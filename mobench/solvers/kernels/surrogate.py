@@ -3,7 +3,7 @@
     maximise q(mu) over mu >= 0,  dq/dmu = h(d(mu)),  Hessian -H:  see `surrogate.py`
 
 Newton's method with active sets starts from a guess. Where it fails, a primal-dual interior-point method
-finds a better start for it. Variables come in blocks, each of which says what it adds to h and H at d(mu):
+finds a better start for it. Variables come in blocks, each of which adds its part to h and H at d(mu):
 variables with bounds by their rows (y, and x in a box); x in R^P or in a ball by products alone, whatever P
 is.
 """
@@ -152,7 +152,7 @@ def bounded_part(y: Bounded, v: Array, zero: float, limits: Limits) -> tuple[flo
             J[p, k] = a[p, k] + bent
             v[TRIAL_H, k] += linear + 0.5 * d * bent
             v[SIZE, k] += abs(linear) + 0.5 * d * bent
-    for k in range(K):  # of what cancels in a_k'd some counts as size of h on the way
+    for k in range(K):  # a share of the terms that cancel in a_k'd counts as size of h on the way
         v[SIZE, k] += limits.loose * lengths[k + 1] * (pull / unit)
     return value, objective + limits.loose * lengths[0] * (pull / unit)
 
@@ -456,7 +456,7 @@ def newton(
 
 
 # the interior-point method on (mu, w, d), w the slacks of -h, keeps the kinks of bounds and of a ball as
-# variables of their own, which it eliminates:
+# further variables, which it eliminates:
 #     h(d) + w = t,  mu w = eps,  and with bounds  v + s d = zl - zu,  zl (d - low) = zu (high - d) = eps
 #     (H + diag(w/mu)) dmu + dt = h - t + eps/mu - J r/S,   dw = (eps - mu w - w dmu)/mu
 
@@ -478,7 +478,7 @@ class Sums(NamedTuple):
 
 @kernel
 def bounded_system(y: Bounded, v: Array, zero: float, limits: Limits) -> Sums:
-    """Adds what variables with bounds give to TRIAL_H and SIZE at their d; J, s and v + s d."""
+    """Adds the terms of variables with bounds to TRIAL_H and SIZE at their d; J, s and v + s d."""
     a = y.a
     taus = y.tau
     cost = y.cost
@@ -613,7 +613,7 @@ def system(
     p: Program, x: Whole, y: Bounded, nu: float, omega: float, v: Array, bend: Array, zero: float,
     limits: Limits,
 ) -> tuple[Sums, float, float]:  # fmt: skip
-    """TRIAL_H, SIZE and what is needed of all blocks at TRIAL, d, nu and omega."""
+    """TRIAL_H, SIZE and the sums of all blocks at TRIAL, d, nu and omega."""
     c = p.c
     bend[:, :] = 0.0
     for k in range(len(c)):
@@ -944,7 +944,7 @@ def certified(p: Program, v: Array, dx: Array, dy: Array, limits: Limits) -> tup
     """max_k h_k at the step, and the residual: violation max h_k+ and duality gap |mu'h| over their terms.
 
     d(mu) minimises the Lagrangian, therefore h_0(d) - q(mu) = -mu'h is the duality gap. At a fixed point d
-    and all its terms vanish; there a small share of what cancels in d counts.
+    and all its terms vanish; there a small share of the terms that cancel in d counts.
     """
     K = len(p.c)
     worst, zero = constrained(p, v, dx, dy)
