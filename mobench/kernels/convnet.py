@@ -668,8 +668,8 @@ class CrossEntropies(Linear):
     ) -> Iterator[tuple[RunPictures, Weights, Iterable[_Seen]]]:
         """Part after part, stored or by a forward pass; after the last part the losses are stored."""
         if self._forward_pass is not None:
-            for part, (w, chunks) in zip(self.parts, self._forward_pass, strict=True):
-                yield part, w, chunks
+            for part, (w, stored) in zip(self.parts, self._forward_pass, strict=True):
+                yield part, w, stored
             return
         with torch.inference_mode(False):  # losses are returned, and may be changed and differentiated
             losses = self.x.new_zeros(len(self.x), self.count)
