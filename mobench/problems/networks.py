@@ -1007,7 +1007,7 @@ class Networks(Cached, BatchGradients):
         with torch.no_grad():
             fixed = self._fixed(x)
             if self._parts.statistics:
-                fixed = fixed.with_own(self.cache.at(x, "statistics", lambda: self._statistics(x, fixed)))
+                fixed = fixed.with_per_run(self.cache.at(x, "statistics", lambda: self._statistics(x, fixed)))
             samples = self._table(split, x)
             parts = self._batches(split, x)
             if self.probe.joints is None:
