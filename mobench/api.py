@@ -1,5 +1,4 @@
-"""mobench from Python: `run` one job, `load` its rows, make a problem of `objectives` or `networks` of one's
-own.
+"""mobench from Python: `run` and `load` jobs, and make problems of one's own.
 
     rows = mobench.run(problem="vlmop2", algorithm="ferero", preferences=10, seeds=[0, 1, 2], steps=200)
     mobench.load(rows).history
@@ -66,7 +65,7 @@ ATTRIBUTE = "mobench_folder"  # of the rows that `run` returns
 
 
 class Run(JobRows):
-    """A job folder, read when asked.
+    """A job folder; each file is read on first use.
 
     Attributes:
         final: DataFrame, a row per run and output rule: run, seed, preference_1.., f_1.., status, measures.
@@ -82,7 +81,7 @@ class Run(JobRows):
 
     @property
     def path(self) -> Path:
-        """The folder."""
+        """Path of the folder."""
         return self.folder.path
 
     def __repr__(self) -> str:
@@ -121,7 +120,7 @@ class Objectives:
 
     @contextlib.contextmanager
     def chosen(self, user_keys: Collection[str] = ()) -> Iterator[list[str]]:
-        """The overrides that choose this problem, which holds inside the block.
+        """Yields the overrides that choose this problem; jobs find its functions inside the block.
 
         Args:
             given: keys that the user sets.
@@ -138,12 +137,13 @@ class Objectives:
         return ["~problem", *of_problem, *others]
 
     def solutions(self, rows: str | os.PathLike[str] | pd.DataFrame, output: str | None = None) -> list[Any]:
-        """The solutions of a job of this problem, in the order of its rows: tensors (P,), or dictionaries of
-        tensors where the functions take those.
+        """Returns the solutions of a job of this problem, in the order of its rows.
+
+        They are tensors (P,), or dictionaries of tensors where the functions take those.
 
         Args:
-            rows: what `run` returned, or some of these rows; or the folder of the job, from any process that
-                defines the same problem.
+            rows: all or some of the rows of `run`; or the folder of the job, from any process that defines
+                the same problem.
             output: the output rule; default: that of the first row.
 
         Raises:
@@ -216,13 +216,13 @@ class OwnNetworks(Objectives):
         return {key: value for key, value in defaults.items() if key not in user_keys}
 
     def parts(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The trainable parameters of one solution, by name."""
+        """Returns the trainable parameters of one solution, by name."""
         return self.functions.probe.layout.split(x)
 
     def modules(
         self, rows: str | os.PathLike[str] | pd.DataFrame, output: str | None = None
     ) -> list[torch.nn.Module]:
-        """The trained modules of a job of this problem, in the order of its rows, after `eval()`.
+        """Returns the trained modules of a job of this problem, in the order of its rows, after `eval()`.
 
         Batch normalisations have the mean statistics of the training data.
 
@@ -249,7 +249,7 @@ def _epochs(data: Table, user_keys: Collection[str]) -> dict[str, Any]:
 
 
 def _batches_of(table: Table, batch_size: int | None) -> Table:
-    """The same samples with a number of samples of a step.
+    """Returns the same samples with a batch size.
 
     Raises:
         ConfigError: there are not so many.
@@ -317,7 +317,7 @@ def objectives(
         stop, callback: see `networks`.
         name: of the folder; it also keys random starts, so that variants of a function share theirs.
 
-    When rows count as those of the same problem: a job is keyed by a hash of what the functions compute
+    Rows of equal functions belong to the same job, which is keyed by a hash of them
     (`mobench.jobs.fingerprint`): bytecode, constants, captured values and the globals that they name, through
     modules of the user's, with the versions of other installed packages. It is taken at each `run`: change a
     line or a captured tensor, and the job is another. Where no hash can be had (an open file, `eval`) the job
@@ -383,11 +383,12 @@ def objectives(
 
 
 def _start(start: Any, bounds: Any) -> tuple[dict[str, Any], Callable[..., Any] | None, int | None]:
-    """Returns `problem.start` for what a caller gave `objectives`, the function that draws it, if any, and
-    its number of entries, where that is known.
+    """Returns `problem.start` for the argument of `objectives`, the function that draws it, and its size.
+
+    Function and size are None where there is none, or it is not known.
 
     Raises:
-        ConfigError: a start that is none of what is allowed, or not finite.
+        ConfigError: a start that is not finite, or of another kind than those of `objectives`.
     """
     if start is None:
         # bounds that are not two are refused when the problem is made
@@ -416,9 +417,7 @@ def _start(start: Any, bounds: Any) -> tuple[dict[str, Any], Callable[..., Any] 
 
 
 def _arrangement(start: Any, name: str) -> Arrangement | None:
-    """Returns the names and shapes of the parts of x if the start, or what it draws, is a dictionary of
-    tensors; None if x is a vector.
-    """
+    """Returns names and shapes of the parts of x if a start is a dictionary of tensors; None of a vector."""
     if callable(start):
         start = start(generator(0, problem=name, use="start"))
     start = _listed(start)[0]
@@ -428,13 +427,13 @@ def _arrangement(start: Any, name: str) -> Arrangement | None:
 
 
 def _listed(start: Any) -> Sequence[Any]:
-    """Starts that are dictionaries, one for each preference; anything else is one start."""
+    """Returns starts that are dictionaries, one for each preference; anything else is one start."""
     several = isinstance(start, list | tuple) and start and all(isinstance(s, Mapping) for s in start)
     return start if several else (start,)
 
 
 def _finite(bound: Any) -> Any:
-    """A bound with None in place of infinite numbers, as a configuration has it."""
+    """Returns a bound with None in place of infinite numbers, as a configuration has it."""
     if isinstance(bound, list | tuple):
         return [_finite(b) for b in bound]
     return None if isinstance(bound, float) and math.isinf(bound) else bound
@@ -619,7 +618,7 @@ def _check_title(name: object) -> None:
 
 
 def _called(module: torch.nn.Module, batch: Any) -> Any:
-    """The outputs of a module for the inputs of a batch."""
+    """Returns the outputs of a module for the inputs of a batch."""
     return module(batch[0] if isinstance(batch, tuple | list) else batch)
 
 
@@ -646,8 +645,9 @@ def _override(key: str, value: Any) -> str:
 def run(
     *overrides: str, measures: Mapping[str, Callable[[torch.Tensor], Any]] | None = None, **keys: Any
 ) -> pd.DataFrame:
-    """Run one job in this process and return its final rows, as `mobench ARGUMENTS` would: the same
-    configuration, checks, folder.
+    """Runs one job in this process and returns its final rows.
+
+    Configuration, checks and folder are those of `mobench ARGUMENTS`.
 
         run(problem="zdt2", algorithm="epo", preferences=10, seeds=[0, 1, 2], steps=200)
         run("algorithm.step_size=0.05", problem="zdt2")                the command line's own words
@@ -730,10 +730,10 @@ def run(
 
 @contextlib.contextmanager
 def _measuring(measures: Mapping[str, Any]) -> Iterator[list[str]]:
-    """The overrides that choose these measures, which jobs find inside the block.
+    """Yields the overrides that choose these measures; jobs find them inside the block.
 
     Raises:
-        ConfigError: they are no functions by name.
+        ConfigError: they are not a mapping from names to functions.
     """
     if not isinstance(measures, Mapping):
         raise ConfigError(f"measures={measures!r} must be a mapping, {{name: function of x}}.")
@@ -753,7 +753,7 @@ def _each(
     keys: Mapping[str, Any],
     methods: Sequence[Any],
 ) -> pd.DataFrame:
-    """The rows of one job after the other, with the method of each in a column `algorithm`."""
+    """Runs one job after the other and returns their rows, with the method in a column `algorithm`."""
     if not methods:
         raise ConfigError('algorithm=[] chooses no method; give names, such as algorithm=["mgda", "epo"].')
     parts = []
@@ -767,7 +767,7 @@ def _each(
 
 
 def _method(algorithm: Algorithm) -> list[str]:
-    """The overrides that choose a method by its class and fields.
+    """Returns the overrides that choose a method by its class and fields.
 
     Raises:
         ConfigError: its class cannot be imported by its name, as a job's configuration needs.
@@ -817,7 +817,7 @@ def _run(arguments: list[str]) -> pd.DataFrame:
 
 
 def load(run: str | os.PathLike[str] | pd.DataFrame) -> Run:
-    """A run that is on disk: `load(...).final`, `.history`, `.solutions`, `.meta`, `.config`, `.path`.
+    """Returns a run that is on disk, with `final`, `history`, `solutions`, `meta`, `config` and `path`.
 
     Args:
         run: a folder; or its name in outputs/runs (or among the rows that come with mobench); or the rows

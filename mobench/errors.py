@@ -52,7 +52,7 @@ class DataError(MobenchError):
 
 
 def suggest(word: str, choices: Iterable[str]) -> str:
-    """`" Did you mean 'epo'?"` for the nearest of the choices, else an empty string."""
+    """Returns `" Did you mean 'epo'?"` for the nearest of the choices, else an empty string."""
     matches = difflib.get_close_matches(word, list(dict.fromkeys(choices)), n=3, cutoff=0.55)
     alike = [difflib.SequenceMatcher(None, word, choice).ratio() for choice in matches]
     near = [choice for choice, ratio in zip(matches, alike, strict=True) if ratio > alike[0] - 0.05]
