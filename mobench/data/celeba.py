@@ -354,7 +354,8 @@ def decoded(files: Sequence[Path], side: int) -> tuple[UInt8[np.ndarray, "N 3 S 
     except OSError as error:
         raise DataError(
             f"The decoded images could not be stored in {cached.parent} "
-            f"({math.prod(shape) / 2**20:.0f} MiB): {error}. Free space, or choose another folder with MOBENCH_CACHE=DIR."
+            f"({math.prod(shape) / 2**20:.0f} MiB): {error}. "
+            "Free space, or choose another folder with MOBENCH_CACHE=DIR."
         ) from error
 
 

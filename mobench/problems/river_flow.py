@@ -99,7 +99,7 @@ class RiverFlow(TrainTest):
         return self.flows.train_targets.var(0, correction=0)
 
     def bind(self, runs: Runs) -> RiverFlow:
-        """The same; a missing file or an impossible size is an error now, not in the first step."""
+        """Returns the problem; a missing file or an impossible size is an error now, not in a step."""
         _ = self.flows
         return self
 
@@ -163,5 +163,5 @@ class RiverFlow(TrainTest):
         with torch.no_grad():
             z = self.network.forward(x, inputs.expand(len(x), -1, -1))[0]
             loss = (z - targets).square().mean(1)
-        named = {f"test_loss_{m + 1}": loss[:, m] for m in range(len(TARGETS))}
-        return named | {"test_loss_mean": loss.mean(1), "test_loss_max": loss.amax(1)}
+        losses = {f"test_loss_{m + 1}": loss[:, m] for m in range(len(TARGETS))}
+        return losses | {"test_loss_mean": loss.mean(1), "test_loss_max": loss.amax(1)}
