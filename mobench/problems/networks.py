@@ -892,8 +892,8 @@ class Networks(Cached, BatchGradients):
                 raise ConfigError(
                     f"{name.capitalize()} of a step's batch of {batch.chosen.shape[1]} samples is "
                     f"{float(values[r, bad[0]])}, with the parameters of the start as well: has none of "
-                    "these samples a label (0/0)? Choose a larger batch_size, or let the loss give 0 for such "
-                    "a batch, as losses.sum() / mask.sum().clamp_min(1) does."
+                    "these samples a label (0/0)? Choose a larger batch_size, or let the loss give 0 for "
+                    "such a batch, as losses.sum() / mask.sum().clamp_min(1) does."
                 )
 
     def _trained(self, x: Float[Tensor, "R P"], batch: Batch, keys: Tensor, way: str) -> Float[Tensor, "R K"]:
