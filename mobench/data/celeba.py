@@ -1,5 +1,4 @@
-"""Pictures with 40 attributes that are there or not: CelebA, from a folder that you provide, and a generated
-stand-in.
+"""Pictures with 40 binary attributes: CelebA, from a folder that you provide, and a generated stand-in.
 
 CelebA (Liu, Luo, Wang, Tang 2015, "Deep learning face attributes in the wild") may be used for non-commercial
 research only, on the terms of its authors. Nothing of it comes with this package, and nothing is downloaded:
@@ -89,8 +88,7 @@ class Faces:
     _sums: dict[str, str] = field(default_factory=dict, repr=False)
 
     def pictures(self, split: str) -> UInt8[Tensor, "N 3 S S"]:
-        """Red, green, blue of all pictures of train or test; those of CelebA are decoded when they are first
-        used.
+        """Red, green, blue of all pictures of a split; those of CelebA are decoded when first used.
 
         Raises DataError for an image that is broken, and where the cache cannot be written.
         """
@@ -311,8 +309,7 @@ def _present(folder: Path, files: Sequence[str]) -> None:
 
 
 def decoded(files: Sequence[Path], side: int) -> tuple[UInt8[np.ndarray, "N 3 S S"], str]:
-    """The pictures of some images as an array on the disk, and its sha256; from the cache where it holds
-    them.
+    """Returns the pictures of some images as an array on the disk, cached, and its sha256.
 
     The cache is keyed by the names, sizes and times of the images. It is written under another name and then
     renamed, so that a reader sees all of it or nothing; two jobs that need it at the same time both

@@ -25,8 +25,7 @@ SAMPLERS = ("learn2learn", "named")
 
 @dataclass(frozen=True, eq=False)
 class Episodes:
-    """Items of a `FewShot` set, task by task, ordered by label: label w comes `support` (`query`, `test`)
-    times in a row.
+    """Items of a `FewShot` set, task by task; each label comes `support` (`query`, `test`) times in a row.
 
     Fields: classes: the class behind each label 0..ways-1. digest: sha256 of support, query, test and
     classes, little-endian.

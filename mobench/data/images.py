@@ -1,5 +1,4 @@
-"""Base sets of images: two embedded ones, made of scikit-learn's digits, and the official files of MNIST and
-CIFAR-10.
+"""Base sets of images: two made of scikit-learn's digits, and the official files of MNIST and CIFAR-10.
 
 MNIST, Fashion-MNIST and the embedded ones are grey and 28 x 28; CIFAR-10 has three channels and 32 x 32.
 """

@@ -329,8 +329,7 @@ UPSTREAM: tuple[tuple[tuple[int, int], ...], ...] = (  # of each gauge: (gauge, 
 
 
 def generated() -> Float[np.ndarray, "rows 72"]:
-    """Made flows of eight gauges on one river, in the columns of RF1, with missing lags at the beginning like
-    there.
+    """Generated flows of eight gauges on one river, in the columns of RF1; the first lags are missing, too.
 
     Storms of some hours fall on all catchments, more or less on each. Rain wets the soil, and runs off the
     more the wetter it is (so the flow is no linear function of the rain); a fast and a slow reservoir pass it

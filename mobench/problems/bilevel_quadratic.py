@@ -42,8 +42,7 @@ class Samples(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class BilevelQuadratic(Bilevel):
-    """All S objectives share y. phi_s is a convex quadratic, so linear scalarization gives the whole Pareto
-    front.
+    """S objectives that share y; phi_s is convex, so linear scalarization gives the whole Pareto front.
 
     Fields: tasks: S. variables: P. lower: q. residuals: k, rows of C_s and E_s. spectrum: smallest and
     largest eigenvalue of A, the others lie evenly between. data_seed: the constants. A is a random rotation

@@ -42,9 +42,7 @@ SHARD = 32  # utterances of a language that are evaluated at once
 
 
 class Clips(NamedTuple):
-    """Utterances of one language for R runs: features, their frames,
-    and targets one behind the other with their sizes.
-    """
+    """Utterances of one language for R runs: features, frames, and concatenated targets with their sizes."""
 
     mel: Float[Tensor, "R B T F"]
     frames: Int[Tensor, "R B"]
@@ -450,8 +448,7 @@ def contrastive(
     negatives: int,
     temperature: float,
 ) -> Float[Tensor, "R B"]:
-    """Mean over frames t and k = 1..K, t + k < T_u, of -log softmax of s(t, t+k) among itself and its
-    negatives.
+    """Mean over t and k = 1..K, t + k < T_u, of -log softmax of s(t, t+k) among itself and its negatives.
 
     A clip of T_u <= negatives frames has T_u - 1 of them: where offsets meet, one is counted.
     """

@@ -236,8 +236,7 @@ class ConstrainedGaussian(Sampled):
         return evenly(self._objectives, k, [self._front_ends()])
 
     def distance_to_front(self, F: Float[Tensor, "R M"]) -> Float[Tensor, " R"]:
-        """Exact: the squared distance to f(x) is a quartic of x, its stationary points are the roots of a
-        cubic.
+        """Exact: the squared distance to f(x) is a quartic of x; its stationary points are roots of a cubic.
 
         sum_m (x - c_m) ((x - c_m)^2 - h_m) = 0,   h_m = F_m - s
         """

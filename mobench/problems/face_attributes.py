@@ -1,6 +1,4 @@
-"""Binary attributes of pictures:  f_m = mean binary cross-entropy of head m on the training pictures
-(CelebA).
-"""
+"""Binary attributes of pictures (CelebA):  f_m = mean binary cross-entropy of head m in training."""
 
 from __future__ import annotations
 

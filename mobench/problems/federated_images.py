@@ -496,9 +496,7 @@ class FederatedImages(DataProblem, PerSeed[Clients], Federated):
                 right[r, m] /= len(labels)
 
     def _evaluate_normalized(self, split: str, x: Tensor, loss: Tensor, right: Tensor) -> None:
-        """The batches of `_evaluate_one_by_one`, each with its own statistics; those of one size together,
-        of all runs and clients.
-        """
+        """Evaluates the batches of `_evaluate_one_by_one`, those of one size at once."""
         data = self._padded(split, x)
         network = self.network
         assert isinstance(network, ResNet)

@@ -32,8 +32,7 @@ EXECUTIONS = ("loop", "grouped")
 
 @dataclass(frozen=True, kw_only=True)
 class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
-    """S tasks of a few classes; x are the weights of a convolutional network, y_s = w_s those of task s's
-    linear head.
+    """S tasks of a few classes; x are the weights of a convolutional network, y_s = w_s those of a linear head.
 
         f_s(x, w_s) = mean over the query set D_s of CE(w_s; z(x)),
         g_s(x, w_s) = mean over the support set S_s of CE(w_s; z(x)) + ll_reg |w_s|^2,
@@ -390,9 +389,7 @@ class Heads(View):
 
     @cached_property
     def _support(self) -> tuple[Float[Tensor, "RS n F1"], Float[Tensor, "ways n"]]:
-        """Z of all runs and tasks below each other, and Y: what the many small steps of the heads take,
-        in few calls.
-        """
+        """Z of all runs and tasks in one batch, and Y, as the many small steps of the heads use them."""
         return self.features("support").flatten(0, 1), self._of_labels["support"]
 
     def lower_gradient(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B q"]:

@@ -1,5 +1,4 @@
-"""Data hyper-cleaning: one weight for each training image, S copies of its labels with more and more of them
-wrong.
+"""Data hyper-cleaning: a weight for each training image, and S copies of the labels, more and more wrong.
 
 g_s(x, W_s) = (1/n) sum_j sigmoid(x_j) CE(W_s a_j, label_s,j) + reg |W_s|^2,
 f_s(W_s) = mean CE(W_s a, label), validation

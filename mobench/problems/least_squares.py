@@ -189,9 +189,7 @@ class LeastSquares(Sampled):
         return self._stack(F, shift=True), lambda: self._stack((residual.unsqueeze(-1) * A).mean(1))
 
     def _stack(self, Y: Float[Tensor, "R M *P"], shift: bool = False) -> Float[Tensor, "R K *P"]:
-        """Values or rows of the objectives, then of the constraints: those of the capped objectives;
-        `shift`: - cap.
-        """
+        """Values or rows of the objectives, then of the capped ones as constraints (`shift`: minus caps)."""
         if self.n_constraints == 0:
             return Y
         which, cap = _capped(self._caps, Y.dtype, Y.device)

@@ -1,6 +1,4 @@
-"""Two overlapping pictures, two labels:  f_m = mean cross-entropy of head m on the training pictures
-(Multi-MNIST family).
-"""
+"""Two overlapping pictures (Multi-MNIST):  f_m = mean cross-entropy of head m on training pictures."""
 
 from __future__ import annotations
 
@@ -30,8 +28,7 @@ CHUNK = 2_000_000  # pixels of a forward pass without gradients, for each run
 
 @dataclass(frozen=True, kw_only=True)
 class MultiMNIST(TrainTest, BatchGradients):
-    """Classification of the upper left and of the lower right item of a picture by one network with two
-    heads.
+    """Classification of the upper left and the lower right item of a picture by a network with two heads.
 
         f_m(theta) = (1/N) sum_i  -log softmax(z_m(theta; picture_i))_(label_im),   m = 1, 2
 

@@ -263,7 +263,7 @@ class _Trial:
         self.losses = 0
 
     def _some(self, table: Table, n: int) -> Tree:
-        """So many samples, evenly spaced: data may be sorted by class, or by who has a label."""
+        """n samples, evenly spaced: data may be sorted by class, or by whether they have a label."""
         chosen = torch.linspace(0, table.size - 1, min(n, table.size)).round().long()
         return mapped(lambda t: cast(t[chosen], self.theta), table.tree)
 
@@ -495,9 +495,7 @@ class _Trial:
             )
 
     def _check_slopes(self, samples: Tree, forward: Forward, what: str) -> None:
-        """Raises ConfigError for a finite loss whose gradient is not, as that of NaN labels taken out of a
-        mean: 0 * NaN.
-        """
+        """Raises ConfigError for a finite loss whose gradient is not, as of a nanmean: 0 * NaN."""
         leaf = self.theta.clone().requires_grad_(True)
         row = self.definition._row
         # one function after the other: the gradient 0 of a row that is cut out becomes 0 * nan, too
@@ -870,9 +868,7 @@ class Networks(Cached, BatchGradients):
         return values
 
     def _examine(self, x: Tensor, batch: Batch, keys: Tensor, values: Tensor) -> None:
-        """Raises ConfigError if losses of a step are not finite whatever its parameters: no run diverges for
-        a batch without a label.
-        """
+        """Raises ConfigError where a batch (without a label, say) has no finite losses, whatever the run."""
         held = self.bound
         table = self._table("train", x)
         for r in (~values.isfinite().all(1) & x.isfinite().all(1)).nonzero().squeeze(1).tolist():
@@ -998,9 +994,7 @@ class Networks(Cached, BatchGradients):
     # all samples
 
     def _evaluated(self, split: str, x: Float[Tensor, "R P"]) -> Float[Tensor, "R k"]:
-        """Losses, then measures, of all samples of a table at once, after `eval()`; those of the last x
-        are cached.
-        """
+        """Losses, then measures, of all samples of a table after `eval()`, cached for the last x."""
         return self.cache.at(x, split, lambda: self._computed(split, x))
 
     def _computed(self, split: str, x: Float[Tensor, "R P"]) -> Float[Tensor, "R k"]:

@@ -1,6 +1,4 @@
-"""Beamforming with physical layer security:  f_i = -E R_i,  g_i = E C_i - C_th <= 0,
-over |W|_F^2 <= power.
-"""
+"""Beamforming with physical layer security:  f_i = -E R_i,  g_i = E C_i - C_th <= 0,  |W|_F^2 <= power."""
 
 from __future__ import annotations
 
@@ -359,9 +357,7 @@ class PLS(Sampled):
     def _sampled(
         self, x: Float[Tensor, "R P"], batch: Float[Tensor, "R2 B D"]
     ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor, Tensor]]:
-        """q_ii, sigma_i^2 + sum_{l != i} q_il and q_el (R, B, m); channels a (R, B, m+1, 2n),
-        h^H w (R, B, m+1, m).
-        """
+        """q_ii, sigma_i^2 + sum_{l != i} q_il, q_el (R, B, m); h (R, B, m+1, 2n), h^H w (R, B, m+1, m)."""
         m = self.users
         n = self.antennas
         R = len(x)
@@ -442,8 +438,7 @@ def _times_i(z: Float[Tensor, "*R H"], n: int) -> Float[Tensor, "*R H"]:
 
 
 def _eliminate(K: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """log det K and b^H K^-1 b for Hermitian positive definite K (..., m, m), b (..., m): elimination, m
-    rank-one steps.
+    """log det K and b^H K^-1 b of Hermitian positive definite K (..., m, m), by m rank-one eliminations.
 
     Differentiable, without pivots, and all systems at once: m is small.
     """

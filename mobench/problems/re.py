@@ -1,5 +1,4 @@
-"""Engineering design problems of the RE suite in closed form, variables in [0, 1], objectives in units of
-the front.
+"""Engineering designs of the RE suite in closed form: variables in [0, 1], objectives in units of the front.
 
     f = (F(low + (high - low) x) - ideal) / (nadir - ideal),   F as Tanabe and Ishibuchi print it
 

@@ -1,6 +1,4 @@
-"""Regression of eight river flows:  f_m = mean squared error of output m on the training rows,
-in units of its variance (RF1).
-"""
+"""Regression of eight river flows (RF1):  f_m = mean squared error of output m / its variance."""
 
 from __future__ import annotations
 
@@ -23,8 +21,7 @@ PART = 1024  # rows of a product of which only a sum is kept
 
 @dataclass(frozen=True, kw_only=True)
 class RiverFlow(TrainTest):
-    """The flow at eight gauges 48 hours ahead, from all flows now and up to 60 hours before, by one
-    perceptron 64-hidden-8.
+    """The flow at eight gauges 48 hours ahead, by a perceptron 64-hidden-8 from those of the last 60 hours.
 
         f_m(theta) = (1/N) sum_i  (W_2 tanh(W_1 x_i + b_1) + b_2 - y_i)_m^2,   m = 1..8
 

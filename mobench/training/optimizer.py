@@ -290,7 +290,10 @@ class Balanced:
                 "Balanced.state_dict() returns them."
             )
         self.optimizer.load_state_dict(state["optimizer"])
-        self._state = _placed(copy.deepcopy(state["method"]), self.parameters[0].device)
+        device = self.parameters[0].device
+        self._state = tree_map(
+            lambda x: x.to(device) if isinstance(x, Tensor) else x, copy.deepcopy(state["method"])
+        )
 
 
 class _Graph(Seen):
@@ -465,11 +468,6 @@ def _through(
             _gradients(total, [parameters[k] for k in heads], [names[k] for k in heads]) if heads else ()
         )
     return [next(remaining) if gradient is None else gradient for gradient in trunk]
-
-
-def _placed(state: Any, device: torch.device) -> Any:
-    """A state with its tensors on a device."""
-    return tree_map(lambda x: x.to(device) if isinstance(x, Tensor) else x, state)
 
 
 def _listed(some: Tensor | Sequence[Tensor]) -> list[Tensor]:
