@@ -32,7 +32,7 @@ EXECUTIONS = ("loop", "grouped")
 
 @dataclass(frozen=True, kw_only=True)
 class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
-    """S tasks of a few classes; x are the weights of a convolutional network, y_s = w_s those of a linear head.
+    """S tasks of a few classes; x are weights of a convolutional network, y_s = w_s those of a linear head.
 
         f_s(x, w_s) = mean over the query set D_s of CE(w_s; z(x)),
         g_s(x, w_s) = mean over the support set S_s of CE(w_s; z(x)) + ll_reg |w_s|^2,
