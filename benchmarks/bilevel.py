@@ -95,7 +95,7 @@ def plain_loop(oracle: Hypergradient, x: Tensor) -> Callable[[], tuple[Tensor, T
     work: list[Callable[[], tuple[Tensor, Tensor]]]
     if isinstance(problem, HyperCleaning):
         ((_, sets),) = problem.groups(x)
-        labels = sets.given.unflatten(1, (len(start), -1)).argmax(2).T.contiguous()
+        labels = sets.labels.unflatten(1, (len(start), -1)).argmax(2).T.contiguous()
         truth = sets.truth.argmax(1)
         assert oracle.lower_batch is not None
         assert oracle.sizes is not None
@@ -209,7 +209,7 @@ def _graph_bytes(steps: int) -> tuple[int, int]:
     bound = problem.bind(runs)
     x = problem.initial(runs).float().requires_grad_(True)
     (_, sets), *_ = bound.groups(x.detach())
-    labels = problem.labels_of(0).given
+    labels = problem.labels_of(0).labels
     y = torch.zeros(1, S, problem.lower_dim)
     saved_bytes: dict[int, int] = {}
 

@@ -152,7 +152,7 @@ def data() -> Iterator[Line]:
     code = f"from torchvision.datasets import CIFAR100; CIFAR100({json.dumps(str(root))}, download=True)"
     how = f"problem=few_shot data=cifar100 needs it: `python -c {shlex.quote(code)}`"
     yield _set("cifar100", folder, missing, how, part)
-    path = river_flow.found_file(root)
+    path = river_flow.find_file(root)
     where = root / river_flow.FOLDER if path is None else path.parent
     lost = [river_flow.FILE] if path is None else []
     yield _set("rf1", where, lost, "problem=river_flow data=rf1 needs it: copy it there", "", "generated")
