@@ -123,7 +123,7 @@ class Objectives:
         """Yields the overrides that choose this problem; jobs find its functions inside the block.
 
         Args:
-            given: keys that the user sets.
+            user_keys: keys that the user sets.
         """
         code = _hashed(self.functions.identity)
         with serving(code, self.functions):
