@@ -512,7 +512,7 @@ class Comparison(Check):
     def _write(self, number: Number) -> str:
         if isinstance(number, Mean):
             return number.words(self.digits, self.unit)
-        return f"{number:{self.digits}}{self.unit}"
+        return f"{number:{self.digits}}{'' if math.isnan(number) else self.unit}"
 
     def _compared_with(self, name: Any) -> str:
         """Returns what follows a number: its target, or the bound of this name."""
