@@ -27,7 +27,7 @@ from mobench.system.provenance import stamp
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-    """Measure, write the files that were asked for, return what the JSON file holds."""
+    """Measures, writes the files that the options name, and returns the content of the JSON file."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "--quick", action="store_true", help="a tiny grid: does everything run? Its numbers mean nothing"

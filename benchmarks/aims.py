@@ -38,12 +38,12 @@ def _new(seeds: Iterator[int], **job: Any) -> Work:
     """CPU seconds of `mobench.run` with seeds that no job has had."""
     import mobench
 
-    given = {"problem": "vlmop2", "progress": False, "logger": "local", **job}
+    options = {"problem": "vlmop2", "progress": False, "logger": "local", **job}
 
     def one(_: int) -> float:
         seed = next(seeds)
         tick = time.process_time()
-        mobench.run(seeds=[seed], **given)
+        mobench.run(seeds=[seed], **options)
         return time.process_time() - tick
 
     return one
@@ -68,20 +68,20 @@ def jobs(rounds: int) -> Iterator[Row]:
         "ferero": _new(fresh, algorithm="ferero", steps=10, preferences=4),
         "authors": authors,
     }
-    found = alternate(cases, 4 * rounds)
-    yield "a job of one step in a running process", _ms(found["new"]), 1e3 * found["new"].least, 25
-    yield "the same, finished before", _ms(found["finished"]), 1e3 * found["finished"].least, 15
-    share = found["ferero"].over(found["authors"])
-    words = f"{_ms(found['ferero'])}; {_ms(found['authors'])}: {1 / share:.2f} times"
+    samples = alternate(cases, 4 * rounds)
+    yield "a job of one step in a running process", _ms(samples["new"]), 1e3 * samples["new"].least, 25
+    yield "the same, finished before", _ms(samples["finished"]), 1e3 * samples["finished"].least, 15
+    share = samples["ferero"].over(samples["authors"])
+    words = f"{_ms(samples['ferero'])}; {_ms(samples['authors'])}: {1 / share:.2f} times"
     yield "FERERO's toy sweep, 4 x 10 iterations, 3 times the authors' style", words, share, 1 / 3
 
 
 def steps(rounds: int) -> Iterator[Row]:
     """Steps of CSMOO-2 beside its box."""
-    found = alternate(
+    samples = alternate(
         {str(M): objectives.steps("csmoo2", M, 100, 100, True) for M in (2, 3, 5, 10, 20)}, rounds
     )
-    for M, sample in found.items():
+    for M, sample in samples.items():
         yield f"a step of CSMOO-2 on DTLZ2, R = 100, M = {M}", _ms(sample), 1e3 * sample.least, 3
 
 
@@ -94,9 +94,9 @@ def cold(rounds: int) -> Iterator[Row]:
             "ours": cpu(lambda turn=turn: solve_surrogate(next(turn)[0], None), 0.1),
             "clarabel": cpu(surrogates.by_clarabel(programs), 0.1),
         }
-        found = alternate(work, rounds)
-        share = found["ours"].over(found["clarabel"])
-        words = f"{_ms(found['ours'])}; {_ms(found['clarabel'])}: {share:.2f} times"
+        samples = alternate(work, rounds)
+        share = samples["ours"].over(samples["clarabel"])
+        words = f"{_ms(samples['ours'])}; {_ms(samples['clarabel'])}: {share:.2f} times"
         yield f"a cold surrogate at R = 1 beside Clarabel, {case}", words, share, 2
 
 
@@ -115,8 +115,13 @@ def table(rounds: int, count: int = 2000) -> Iterator[Row]:
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
         for _ in range(rounds)
     ]
-    found = Sample(tuple(float(line) for line in answers))
-    yield f"`mobench.runs()` over {count:,} jobs", f"{found.least:.2f} ({found.median:.2f}) s", found.least, 1
+    sample = Sample(tuple(float(line) for line in answers))
+    yield (
+        f"`mobench.runs()` over {count:,} jobs",
+        f"{sample.least:.2f} ({sample.median:.2f}) s",
+        sample.least,
+        1,
+    )
 
 
 def _command(arguments: list[str]) -> float:
@@ -129,20 +134,20 @@ def _command(arguments: list[str]) -> float:
 def planning(rounds: int) -> Iterator[Row]:
     """All jobs of all artifacts, composed and resolved, with the imports."""
     code = "import mobench.jobs.build; from mobench.sweep.planner import plan; plan(['+experiment=all'])"
-    found = Sample(tuple(_command([sys.executable, "-c", code]) for _ in range(max(1, rounds // 2))))
-    words = f"{found.least:.1f} ({found.median:.1f}) s"
-    yield "planning of all artifacts after an edit", words, found.least, 30
+    sample = Sample(tuple(_command([sys.executable, "-c", code]) for _ in range(max(1, rounds // 2))))
+    words = f"{sample.least:.1f} ({sample.median:.1f}) s"
+    yield "planning of all artifacts after an edit", words, sample.least, 30
 
 
 def drawn(outputs: Path, rounds: int) -> Iterator[Row]:
     """The whole command with nothing new."""
     os.environ["MOBENCH_OUTPUTS"] = str(outputs)
     line = [sys.executable, "-m", "mobench", "+experiment=all", "scale=smoke"]
-    found = Sample(tuple(_command(line) for _ in range(rounds + 1))[1:])
+    sample = Sample(tuple(_command(line) for _ in range(rounds + 1))[1:])
     yield (
         "`mobench +experiment=all` with nothing new",
-        f"{found.least:.2f} ({found.median:.2f}) s",
-        found.least,
+        f"{sample.least:.2f} ({sample.median:.2f}) s",
+        sample.least,
         4,
     )
 

@@ -185,9 +185,7 @@ def frank_wolfe(rows: Array, steps: int = 250, tolerance: float = 1e-5) -> Array
 
 
 def pmtl(x0: Array, w: Array, steps: int, refs: Array, step_size: float = 0.2, **_: Any) -> Array:
-    """PMTL: min-norm point of the rows of the active sectors (first fifth),
-    then of gradients and active sectors.
-    """
+    """PMTL: min-norm point of the active sectors' rows (first fifth), then of gradients and sectors."""
     ray = 1.0 / w
     W = refs - ray / np.linalg.norm(ray)
     W = W[np.linalg.norm(W, axis=1) > 1e-9]

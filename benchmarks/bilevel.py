@@ -1,6 +1,4 @@
-"""Bilevel learning: tasks in one batch against one after the other,
-hypergradients in units of a lower-level gradient, memory.
-"""
+"""Bilevel learning: tasks in one batch or one after the other, costs of hypergradients, memory."""
 
 from __future__ import annotations
 
@@ -78,9 +76,7 @@ def _outer(problem: Bilevel, tasks: int, options: dict[str, Any]) -> Callable[[]
 
 
 def _anew(problem: Bilevel, tasks: int, options: dict[str, Any]) -> Callable[[], object]:
-    """`_outer` with another x at every call, as on the way of an algorithm:
-    nothing of the last one can be used again.
-    """
+    """`_outer` with another x at every call, as in an algorithm's steps: nothing can be used again."""
     runs = _runs(tasks)
     oracle = Hypergradient(problem, runs, **options)
     x = oracle.initial(runs).float()
@@ -90,15 +86,16 @@ def _anew(problem: Bilevel, tasks: int, options: dict[str, Any]) -> Callable[[],
 
 
 def plain_loop(oracle: Hypergradient, x: Tensor) -> Callable[[], tuple[Tensor, Tensor]]:
-    """Values (S,) and rows (S, P) of the first outer step of a single run from x (1, P): plain PyTorch, task
-    after task. Data are at hand, samples drawn.
+    """Values (S,) and rows (S, P) of the first outer step of a run from x (1, P), in plain PyTorch.
+
+    Tasks come one after the other. Loading data and drawing samples are not part of the work.
     """
     problem = oracle.problem
     start = oracle.start.to(x)[0]
     work: list[Callable[[], tuple[Tensor, Tensor]]]
     if isinstance(problem, HyperCleaning):
         ((_, sets),) = problem.groups(x)
-        labels = sets.given.unflatten(1, (len(start), -1)).argmax(2).T.contiguous()
+        labels = sets.labels.unflatten(1, (len(start), -1)).argmax(2).T.contiguous()
         truth = sets.truth.argmax(1)
         assert oracle.lower_batch is not None
         assert oracle.sizes is not None
@@ -115,12 +112,12 @@ def plain_loop(oracle: Hypergradient, x: Tensor) -> Callable[[], tuple[Tensor, T
                 cleaning_row,
                 x[0],
                 W.view(-1, problem.pixels),
-                Cleaning(sets.train, own, sets.validation, truth),
+                Cleaning(sets.train, task_labels, sets.validation, truth),
                 batches.unbind(0),
                 series,
                 **steps,
             )
-            for W, own in zip(start, labels, strict=True)
+            for W, task_labels in zip(start, labels, strict=True)
         ]
     else:
         assert isinstance(problem, FewShotLearning)
@@ -206,20 +203,18 @@ def _cost(problem: Bilevel, tasks: int, method: str) -> tuple[Callable[[], objec
 
 
 def _graph_bytes(steps: int) -> tuple[int, int]:
-    """Hyper-cleaning on 49 pixels: iterates of the inner loop,
-    and what a graph of it saves for its backward pass.
-    """
+    """Bytes of the inner loop's iterates, and of a graph of it for its backward pass, on 49 pixels."""
     problem = HyperCleaning(rates=RATES, train_size=1000, validation_size=400, shrink=4)
     runs = _runs(S)
     bound = problem.bind(runs)
     x = problem.initial(runs).float().requires_grad_(True)
     (_, sets), *_ = bound.groups(x.detach())
-    labels = problem.labels_of(0).given
+    labels = problem.labels_of(0).labels
     y = torch.zeros(1, S, problem.lower_dim)
-    kept: dict[int, int] = {}
+    saved_bytes: dict[int, int] = {}
 
     def pack(saved: Tensor) -> Tensor:
-        kept[saved.untyped_storage().data_ptr()] = saved.untyped_storage().nbytes()
+        saved_bytes[saved.untyped_storage().data_ptr()] = saved.untyped_storage().nbytes()
         return saved
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved):
@@ -229,7 +224,7 @@ def _graph_bytes(steps: int) -> tuple[int, int]:
             losses = -log.gather(3, labels[None, :, :, None]).squeeze(3)
             g = (torch.sigmoid(x)[:, None] * losses).mean(2).sum() + problem.reg * w.square().sum()
             w = w - 0.1 * torch.autograd.grad(g, w, create_graph=True)[0]
-    return (steps + 1) * y.numel() * y.element_size(), sum(kept.values())
+    return (steps + 1) * y.numel() * y.element_size(), sum(saved_bytes.values())
 
 
 def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Levels:
@@ -253,28 +248,28 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Levels:
         for way, work in works.items():
             work()  # features of one x are computed once
             cases |= {way: _work(work, calls), f"bare {way}": _work(products(work), calls)}
-        found = alternate(cases, rounds)
-        races[name] = (found["batched"], found["loop"])
-        bare[name] = (found["bare batched"], found["bare loop"])
+        samples = alternate(cases, rounds)
+        races[name] = (samples["batched"], samples["loop"])
+        bare[name] = (samples["bare batched"], samples["bare loop"])
         cases = {
             "new": _work(_anew(whole, S, options), calls),
             "plain": _work(_plain(whole, S, options), calls),
         }
-        found = alternate(cases, rounds)
-        plain[name] = found["new"], found["plain"]
+        samples = alternate(cases, rounds)
+        plain[name] = samples["new"], samples["plain"]
     say("bilevel: hypergradients")
     problems: dict[str, Bilevel] = {"quadratic, q = 6": BilevelQuadratic()}
     problems |= {name: whole for name, (whole, _, _) in _cases(quick).items()}
     for name, problem in problems.items():
         for method in METHODS:
             rows, gradient = _cost(problem, S, method)
-            found = alternate({"rows": _work(rows, calls), "gradient": _work(gradient, calls)}, rounds)
-            costs[name, method] = found["rows"], found["gradient"]
+            samples = alternate({"rows": _work(rows, calls), "gradient": _work(gradient, calls)}, rounds)
+            costs[name, method] = samples["rows"], samples["gradient"]
     memory = {f"D = {steps}": _graph_bytes(steps) for steps in ((4,) if quick else (32, 200))}
     return Levels(races, bare, plain, costs, memory)
 
 
-def as_json(found: Levels) -> dict[str, Any]:
+def as_json(levels: Levels) -> dict[str, Any]:
     """For outputs/benchmark.json."""
     return {
         "tasks": {
@@ -282,15 +277,15 @@ def as_json(found: Levels) -> dict[str, Any]:
                 "batched_s": a.least,
                 "loop_s": b.least,
                 "ratio": b.over(a),
-                "batched_products_s": found.bare[k][0].least,
-                "loop_products_s": found.bare[k][1].least,
-                "batched_new_s": found.plain[k][0].least,
-                "plain_s": found.plain[k][1].least,
-                "plain_ratio": found.plain[k][1].over(found.plain[k][0]),
+                "batched_products_s": levels.bare[k][0].least,
+                "loop_products_s": levels.bare[k][1].least,
+                "batched_new_s": levels.plain[k][0].least,
+                "plain_s": levels.plain[k][1].least,
+                "plain_ratio": levels.plain[k][1].over(levels.plain[k][0]),
                 "plain_aim": AIM,
-                "plain_met": found.plain[k][1].over(found.plain[k][0]) >= AIM,
+                "plain_met": levels.plain[k][1].over(levels.plain[k][0]) >= AIM,
             }
-            for k, (a, b) in found.races.items()
+            for k, (a, b) in levels.races.items()
         },
         "hypergradients": [
             {
@@ -300,13 +295,13 @@ def as_json(found: Levels) -> dict[str, Any]:
                 "lower_gradient_s": b.least,
                 "lower_gradients": a.over(b),
             }
-            for (p, m), (a, b) in found.costs.items()
+            for (p, m), (a, b) in levels.costs.items()
         ],
-        "memory": {k: {"adjoint_bytes": a, "graph_bytes": b} for k, (a, b) in found.memory.items()},
+        "memory": {k: {"adjoint_bytes": a, "graph_bytes": b} for k, (a, b) in levels.memory.items()},
     }
 
 
-def markdown(found: Levels, table: Callable[..., str], number: Callable[[float], str]) -> list[str]:
+def markdown(levels: Levels, table: Callable[..., str], number: Callable[[float], str]) -> list[str]:
     """The section of docs/performance.md."""
     tasks = [
         [
@@ -314,22 +309,22 @@ def markdown(found: Levels, table: Callable[..., str], number: Callable[[float],
             number(1e3 * a.least),
             number(1e3 * b.least),
             f"{b.over(a):.2f}",
-            *(number(1e3 * bare.least) for bare in found.bare[name]),
-            f"{found.bare[name][1].over(found.bare[name][0]):.2f}",
+            *(number(1e3 * bare.least) for bare in levels.bare[name]),
+            f"{levels.bare[name][1].over(levels.bare[name][0]):.2f}",
             "yes" if b.over(a) >= AIM else "no",
-            *(number(1e3 * of.least) for of in found.plain[name]),
-            f"{found.plain[name][1].over(found.plain[name][0]):.2f}",
-            "yes" if found.plain[name][1].over(found.plain[name][0]) >= AIM else "no",
+            *(number(1e3 * of.least) for of in levels.plain[name]),
+            f"{levels.plain[name][1].over(levels.plain[name][0]):.2f}",
+            "yes" if levels.plain[name][1].over(levels.plain[name][0]) >= AIM else "no",
         ]
-        for name, (a, b) in found.races.items()
+        for name, (a, b) in levels.races.items()
     ]
-    problems = list(dict.fromkeys(name for name, _ in found.costs))
+    problems = list(dict.fromkeys(name for name, _ in levels.costs))
     costs = [
-        [name, *(f"{found.costs[name, m][0].over(found.costs[name, m][1]):.1f}" for m in METHODS)]
+        [name, *(f"{levels.costs[name, m][0].over(levels.costs[name, m][1]):.1f}" for m in METHODS)]
         for name in problems
     ]
     memory = [
-        [k, f"{a / 2**20:.2f}", f"{b / 2**20:.1f}", f"{b / a:.0f}"] for k, (a, b) in found.memory.items()
+        [k, f"{a / 2**20:.2f}", f"{b / 2**20:.1f}", f"{b / a:.0f}"] for k, (a, b) in levels.memory.items()
     ]
     return [
         "## Bilevel learning",

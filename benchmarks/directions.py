@@ -121,9 +121,9 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Directions:
     return Directions(lines, left_out)
 
 
-def markdown(found: Directions, table: Callable[..., str], number: Callable[[float], str]) -> list[str]:
+def markdown(directions: Directions, table: Callable[..., str], number: Callable[[float], str]) -> list[str]:
     """The section of docs/performance.md."""
-    sizes = list(found.lines[0].ours)
+    sizes = list(directions.lines[0].ours)
     body = [
         [
             line.method,
@@ -133,7 +133,7 @@ def markdown(found: Directions, table: Callable[..., str], number: Callable[[flo
             *[f"{number(line.ratio(R))}x" for R in sizes],
             f"**not at {', '.join(f'R = {R}' for R in line.missed())}**" if line.missed() else "yes",
         ]
-        for line in found.lines
+        for line in directions.lines
     ]
     head = [
         "method",
@@ -151,17 +151,17 @@ def markdown(found: Directions, table: Callable[..., str], number: Callable[[flo
         "times as fast at R = 100.",
         table(head, body),
     ]
-    if found.left_out:
-        named = "; ".join(f"{name} ({why})" for name, why in found.left_out.items())
+    if directions.left_out:
+        reasons = "; ".join(f"{name} ({why})" for name, why in directions.left_out.items())
         parts.append(
-            f"Not measured, because TorchJD's version needs a package that is not installed: {named}. Its "
+            f"Not measured, because TorchJD's version needs a package that is not installed: {reasons}. Its "
             "UPGrad and DualProj need quadprog, its Nash-MTL needs ECOS; both are under the GPL, so this "
             "project does not require them."
         )
     return parts
 
 
-def as_json(found: Directions) -> dict[str, Any]:
+def as_json(directions: Directions) -> dict[str, Any]:
     """Everything that was measured."""
     return {
         "lines": [
@@ -173,7 +173,7 @@ def as_json(found: Directions) -> dict[str, Any]:
                 "ratio": {R: line.ratio(R) for R in line.ours},
                 "missed": line.missed(),
             }
-            for line in found.lines
+            for line in directions.lines
         ],
-        "left_out": found.left_out,
+        "left_out": directions.left_out,
     }

@@ -1,5 +1,4 @@
-"""Federated rounds: clients in one batch against one module after the other, server methods against a round,
-peak memory.
+"""Federated rounds: clients in one batch or one after the other, the server's part, peak memory.
 
 All times are CPU seconds of this process on one thread: everything that is compared runs in it, so that other
 programs on the machine disturb less.
@@ -82,8 +81,9 @@ NOT_ZERO = 664  # of 784 pixels of a client: 658 to 673 in MNIST
 
 @dataclass(frozen=True)
 class Race:
-    """CPU seconds of a round of R seeds: ours, its products alone, and module after module; largest
-    difference of the parameters after one.
+    """CPU seconds of a round of R seeds: ours, its products alone, and module after module.
+
+    difference: the largest of the parameters after one round.
     """
 
     network: str
@@ -143,12 +143,12 @@ def _random_images() -> Images:
     # off the centre: turned clients have other columns of zeros, and few are zero in all
     # (740 are left; MNIST: 732)
     away = np.hypot(*(np.indices((28, 28)) - np.reshape([15.5, 13.5], (2, 1, 1)))).ravel()
-    shown = np.zeros(784, dtype=bool)
-    shown[np.argsort(away, kind="stable")[:NOT_ZERO]] = True
+    nonzero = np.zeros(784, dtype=bool)
+    nonzero[np.argsort(away, kind="stable")[:NOT_ZERO]] = True
 
     def split(counts: Sequence[int]) -> tuple[Tensor, Tensor]:
         labels = rng.permutation(np.repeat(np.arange(10), counts))
-        pixels = rng.integers(1, 256, size=(len(labels), 784), dtype=np.uint8) * shown
+        pixels = rng.integers(1, 256, size=(len(labels), 784), dtype=np.uint8) * nonzero
         return torch.from_numpy(pixels.reshape(-1, 28, 28)), torch.from_numpy(labels)
 
     train = split(PER_CLASS)
@@ -193,9 +193,7 @@ def _ours(p: FederatedImages, R: int, tau: int) -> tuple[Callable[[], object], C
 
 
 def _plain(p: FederatedImages, R: int, tau: int) -> tuple[Callable[[], object], Callable[[], Tensor]]:
-    """The same in the authors' structure: a copy of the module for each client, an optimiser,
-    an average of state dicts.
-    """
+    """The same in the authors' structure: client by client a copy of the module, with an optimiser."""
     runs = _runs(R)
     start = p.initial(runs).float()
     bound = p.bind(runs)
@@ -216,16 +214,16 @@ def _plain(p: FederatedImages, R: int, tau: int) -> tuple[Callable[[], object], 
         for model, clients in zip(models, data, strict=True):
             trained = []
             for x, y in clients:
-                own = copy.deepcopy(model)
+                client = copy.deepcopy(model)
                 total = 0.0
-                optimizer = torch.optim.SGD(own.parameters(), lr=STEP)
+                optimizer = torch.optim.SGD(client.parameters(), lr=STEP)
                 for _ in range(tau):
                     optimizer.zero_grad()
-                    loss = nn.cross_entropy(own(x), y)
+                    loss = nn.cross_entropy(client(x), y)
                     loss.backward()
                     optimizer.step()
                     total += loss.item()
-                trained.append(own.state_dict())
+                trained.append(client.state_dict())
             model.load_state_dict({k: sum(one[k] for one in trained) / len(trained) for k in trained[0]})
 
     def where() -> Tensor:
@@ -298,9 +296,7 @@ def _parts(p: FederatedImages) -> dict[str, Callable[[], object]]:
 
 
 def _server(p: FederatedImages) -> dict[str, Callable[[], object]]:
-    """The server's part of a round on what clients answer: Gram matrix, weights and direction;
-    the adaptive average.
-    """
+    """The server's part of a round, by method: Gram matrix, weights, direction; and the adaptive average."""
     runs = _runs(1)
     oracle = LocalSteps(p, runs, local_step=STEP, local_steps=TAU)
     theta = p.initial(runs).float()
@@ -323,14 +319,16 @@ def _server(p: FederatedImages) -> dict[str, Callable[[], object]]:
 
     rule = Adaptive()
     turn = count()
-    kept = {"state": rule.init(theta, M)}
+    average_state = {"state": rule.init(theta, M)}
 
     def average() -> object:
         t = next(turn)
         # losses that fall, as they do with steps on all data: the last iterate is stored alone
         with torch.no_grad():
-            kept["state"] = rule.update(kept["state"], theta, point(1.0 / (1.0 + 0.01 * t)), t)
-            return rule.final(kept["state"], theta)
+            average_state["state"] = rule.update(
+                average_state["state"], theta, point(1.0 / (1.0 + 0.01 * t)), t
+            )
+            return rule.final(average_state["state"], theta)
 
     return {**{name: step(algorithm) for name, algorithm in METHODS.items()}, "adaptive": average}
 
@@ -341,38 +339,39 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Federated:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        found = _measure(rounds, quick)
+        results = _measure(rounds, quick)
     finally:
         torch.set_num_threads(before)
-    for race in found.races:
+    for race in results.races:
         say(
             f"clients, {race.network}, R={race.R}: {race.faster:.2f}x modules (products alone "
             f"{over(race.plain, race.products):.2f}x), difference {race.difference:.0e}"
         )
-    for network, by_R in found.seeds.items():
+    for network, by_R in results.seeds.items():
         few = min(by_R)
         many = max(by_R)
-        bare = over(found.bare[network][many], found.bare[network][few])
+        bare = over(results.bare[network][many], results.bare[network][few])
         say(
             f"clients, {network}: {many} seeds cost {over(by_R[many], by_R[few]):.1f}x {few}, "
             f"their products {bare:.1f}x"
         )
-    paper = found.paper
+    paper = results.paper
     say(
-        f"clients of MNIST's size ({found.data}): {over(paper['plain'], paper['loop']):.2f}x modules, "
+        f"clients of MNIST's size ({results.data}): {over(paper['plain'], paper['loop']):.2f}x modules, "
         f"{over(paper['batched'], paper['loop']):.2f}x our own batch; a gradient in ms: "
-        + ", ".join(f"{name} {1e3 * s.median:.3g}" for name, s in found.parts.items())
+        + ", ".join(f"{name} {1e3 * s.median:.3g}" for name, s in results.parts.items())
     )
-    for size in found.server:
+    for size in results.server:
         say(
             f"server, {size}: "
-            + ", ".join(f"{k} {100 * found.share(size, k):.2g} %" for k in found.server[size])
+            + ", ".join(f"{k} {100 * results.share(size, k):.2g} %" for k in results.server[size])
         )
-    if found.peak:
+    if results.peak:
         say(
-            "clients of MNIST's size, MiB: " + ", ".join(f"{k} {v['mib']:.0f}" for k, v in found.peak.items())
+            "clients of MNIST's size, MiB: "
+            + ", ".join(f"{k} {v['mib']:.0f}" for k, v in results.peak.items())
         )
-    return found
+    return results
 
 
 def _measure(rounds: int, quick: bool) -> Federated:
@@ -438,7 +437,7 @@ def _measure(rounds: int, quick: bool) -> Federated:
 
 def peak() -> dict[str, Any]:
     """Peak memory of fresh processes with one round of MNIST's size, one for each way to compute it."""
-    found = {}
+    memory = {}
     for execution in ("loop", "batched"):
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.federated", execution],
@@ -447,13 +446,14 @@ def peak() -> dict[str, Any]:
             check=True,
             timeout=300,
         )
-        found[execution] = json.loads(done.stdout.splitlines()[-1])
-    return found
+        memory[execution] = json.loads(done.stdout.splitlines()[-1])
+    return memory
 
 
 def _most_mib() -> float:
-    """Peak resident memory since the program was loaded:
-    ru_maxrss would count that of the process that started it.
+    """Peak resident memory since the program was loaded.
+
+    `ru_maxrss` would count that of the process that started it.
     """
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
@@ -466,10 +466,10 @@ def _most_mib() -> float:
 
 def _child(execution: str) -> None:
     torch.set_num_threads(1)
-    seen: dict[str, float] = {}
+    peaks: dict[str, float] = {}
 
     def note(name: str) -> None:
-        seen[name] = _most_mib()
+        peaks[name] = _most_mib()
 
     note("program")
     p = _paper(execution)
@@ -477,12 +477,12 @@ def _child(execution: str) -> None:
     note("images")
     _ours(p, 1, MEASURED)[0]()
     note("round")
-    print(json.dumps({"data": p.images.label, "after": seen, "mib": max(seen.values())}))
+    print(json.dumps({"data": p.images.label, "after": peaks, "mib": max(peaks.values())}))
 
 
-def as_json(found: Federated) -> dict[str, Any]:
+def as_json(results: Federated) -> dict[str, Any]:
     """CPU times in milliseconds, medians."""
-    many = {name: max(by_R) for name, by_R in found.seeds.items()}
+    many = {name: max(by_R) for name, by_R in results.seeds.items()}
     return {
         "rounds": [
             {
@@ -496,42 +496,42 @@ def as_json(found: Federated) -> dict[str, Any]:
                 "met": race.faster >= AIM_SMALL,
                 "difference": race.difference,
             }
-            for race in found.races
+            for race in results.races
         ],
         "seeds": {
             name: {
                 "R": many[name],
                 "ms": 1e3 * by_R[many[name]].median,
                 "ratio": over(by_R[many[name]], by_R[1]),
-                "ratio_products": over(found.bare[name][many[name]], found.bare[name][1]),
+                "ratio_products": over(results.bare[name][many[name]], results.bare[name][1]),
                 "aim": AIM_SEEDS,
                 "met": over(by_R[many[name]], by_R[1]) <= AIM_SEEDS,
             }
-            for name, by_R in found.seeds.items()
+            for name, by_R in results.seeds.items()
         },
         "paper": {
-            "data": found.data,
+            "data": results.data,
             "local_steps": MEASURED,
-            "ms": {name: 1e3 * s.median for name, s in found.paper.items()},
-            "ratio": over(found.paper["plain"], found.paper["loop"]),
+            "ms": {name: 1e3 * s.median for name, s in results.paper.items()},
+            "ratio": over(results.paper["plain"], results.paper["loop"]),
             "aim": AIM_PAPER,
-            "met": over(found.paper["plain"], found.paper["loop"]) >= AIM_PAPER,
-            "difference": found.paper_difference,
-            "gradient_ms": {name: 1e3 * s.median for name, s in found.parts.items()},
+            "met": over(results.paper["plain"], results.paper["loop"]) >= AIM_PAPER,
+            "difference": results.paper_difference,
+            "gradient_ms": {name: 1e3 * s.median for name, s in results.parts.items()},
         },
         "server": {
             size: {
-                name: {"ms": 1e3 * s.median, "of_round": found.share(size, name)}
+                name: {"ms": 1e3 * s.median, "of_round": results.share(size, name)}
                 for name, s in by_method.items()
             }
-            for size, by_method in found.server.items()
+            for size, by_method in results.server.items()
         },
-        "peak": found.peak,
+        "peak": results.peak,
         "flower_ms": FLOWER_MS,
     }
 
 
-def markdown(found: Federated, table: Callable[..., str], number: Callable[[float], str]) -> list[str]:
+def markdown(results: Federated, table: Callable[..., str], number: Callable[[float], str]) -> list[str]:
     """The section of the report."""
 
     def met(yes: bool) -> str:
@@ -548,18 +548,18 @@ def markdown(found: Federated, table: Callable[..., str], number: Callable[[floa
             met(race.faster >= AIM_SMALL),
             f"{race.difference:.0e}",
         ]
-        for race in found.races
+        for race in results.races
     ]
     seeds = []
-    for name, by_R in found.seeds.items():
+    for name, by_R in results.seeds.items():
         R = max(by_R)
         ratio = over(by_R[R], by_R[1])
-        bare = f"{over(found.bare[name][R], found.bare[name][1]):.1f}x"
+        bare = f"{over(results.bare[name][R], results.bare[name][1]):.1f}x"
         verdict = met(ratio <= AIM_SEEDS)
         seeds.append(
             [name, number(1e3 * by_R[1].median), number(1e3 * by_R[R].median), f"{ratio:.1f}x", bare, verdict]
         )
-    ours = found.paper["loop"]
+    ours = results.paper["loop"]
     scale = 1e3 * TAU / MEASURED
     ways = {
         "loop": "mobench, one client after the other",
@@ -569,26 +569,26 @@ def markdown(found: Federated, table: Callable[..., str], number: Callable[[floa
     paper = [
         [
             title,
-            number(scale * found.paper[name].median),
-            f"{over(found.paper[name], ours):.2f}x",
-            met(over(found.paper[name], ours) >= AIM_PAPER) if name == "plain" else "",
+            number(scale * results.paper[name].median),
+            f"{over(results.paper[name], ours):.2f}x",
+            met(over(results.paper[name], ours) >= AIM_PAPER) if name == "plain" else "",
         ]
         for name, title in ways.items()
     ]
-    closed = found.parts["closed"]
+    closed = results.parts["closed"]
     parts = [
         [PARTS[name], number(1e3 * sample.median), f"{over(sample, closed):.2f}x"]
-        for name, sample in found.parts.items()
+        for name, sample in results.parts.items()
     ]
-    last = list(found.server)[-1]
+    last = list(results.server)[-1]
     server = []
-    for name in found.server[last]:
+    for name in results.server[last]:
         cells = [
             cell
-            for size, of in found.server.items()
-            for cell in (number(1e3 * of[name].median), f"{100 * found.share(size, name):.2g} %")
+            for size, of in results.server.items()
+            for cell in (number(1e3 * of[name].median), f"{100 * results.share(size, name):.2g} %")
         ]
-        server.append([TITLES[name], *cells, met(found.share(last, name) <= AIM_SERVER)])
+        server.append([TITLES[name], *cells, met(results.share(last, name) <= AIM_SERVER)])
     flower = ", ".join(f"{name} {ms} ms" for name, ms in FLOWER_MS.items())
     out = [
         "## Federated clients",
@@ -614,40 +614,40 @@ def markdown(found: Federated, table: Callable[..., str], number: Callable[[floa
         "alone. If the products take nearly all of the time, seeds have no overhead to share. Aim: <= "
         f"{AIM_SEEDS:g}x.",
         table(["network", "one seed", "ten seeds", "ratio", "products", "aim met"], seeds),
-        f"At MNIST's size (5,996 images per client, 784-200-10; {found.data}), ms per round, extrapolated "
+        f"At MNIST's size (5,996 images per client, 784-200-10; {results.data}), ms per round, extrapolated "
         f"from {MEASURED} local steps by the factor {TAU / MEASURED:g}. Aim: the loop is never slower than "
-        f"the modules. The largest difference of the parameters is {found.paper_difference:.0e}.",
+        f"the modules. The largest difference of the parameters is {results.paper_difference:.0e}.",
         table(["one round", "ms", "relative to ours", "aim met"], paper),
         "Loss and gradient of one of these clients. The closed form can only gain the time that its matrix "
         "products do not take.",
         table(["method", "ms", "relative to ours"], parts),
         "The server's part of a round of one seed (Gramian, weights, direction; the adaptive average is "
-        f"computed after every round), in ms and as a share of a round of LS: {_where(found)}. Aim for the "
+        f"computed after every round), in ms and as a share of a round of LS: {_where(results)}. Aim for the "
         f"latter: <= {100 * AIM_SERVER:g} %.",
         table(
-            ["method", *[h for size in found.server for h in (f"{size}, ms", "of a round")], "aim met"],
+            ["method", *[h for size in results.server for h in (f"{size}, ms", "of a round")], "aim met"],
             server,
         ),
     ]
-    if found.peak:
-        told = "; ".join(
+    if results.peak:
+        memory = "; ".join(
             f"{name} {number(one['mib'])} MiB ("
             + ", ".join(f"{stage} {number(mib)}" for stage, mib in one["after"].items())
             + ")"
-            for name, one in found.peak.items()
+            for name, one in results.peak.items()
         )
         out.append(
             "Peak resident memory (VmHWM, including libraries) of a fresh process with one round of one "
             "seed at MNIST's size, with the peak after each stage in brackets (libraries, the data set as "
-            f"bytes, the round with the clients' inputs as floats): {told}."
+            f"bytes, the round with the clients' inputs as floats): {memory}."
         )
     return out
 
 
-def _where(found: Federated) -> str:
-    names = list(found.server)
-    told = [f"{name} (P = {found.sizes[name]:,}) on the digits" for name in names[:-1]]
-    return ", ".join([*told, f"{names[-1]} (P = {found.sizes[names[-1]]:,}) at MNIST's size"])
+def _where(results: Federated) -> str:
+    names = list(results.server)
+    sizes = [f"{name} (P = {results.sizes[name]:,}) on the digits" for name in names[:-1]]
+    return ", ".join([*sizes, f"{names[-1]} (P = {results.sizes[names[-1]]:,}) at MNIST's size"])
 
 
 if __name__ == "__main__":

@@ -17,8 +17,9 @@ PRODUCTS = {
 
 
 class Seen(TorchDispatchMode):
-    """Products that are called, with stand-ins of their operands: calls with operands of one layout share
-    them, so that they lie in the cache where they can.
+    """Products that are called, with stand-ins of their operands.
+
+    Calls with operands of one layout share the stand-ins, so that these lie in the cache where they can.
     """
 
     def __init__(self) -> None:
@@ -46,19 +47,19 @@ class Seen(TorchDispatchMode):
             return whole
         out = func(*args, **kwargs)
         if func.overloadpacket in PRODUCTS:
-            given = [self._stand_in((func, i), value) for i, value in enumerate(args)]
+            operands = [self._stand_in((func, i), value) for i, value in enumerate(args)]
             self.calls.append(
-                (func, given, {k: self._stand_in((func, k), value) for k, value in kwargs.items()})
+                (func, operands, {k: self._stand_in((func, k), value) for k, value in kwargs.items()})
             )
         return out
 
 
 def products(work: Callable[[], object]) -> Callable[[], object]:
     """What does the matrix products and convolutions of `work`, in its order, and nothing else."""
-    seen = Seen()
-    with seen:
+    recorded = Seen()
+    with recorded:
         work()
-    calls = seen.calls
+    calls = recorded.calls
 
     def again() -> object:
         with torch.inference_mode():  # operands of work done in that mode cannot be written to out of it

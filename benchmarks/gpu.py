@@ -136,13 +136,14 @@ def measure(case: Case, device: torch.device, at_least: float) -> dict[str, Any]
     with gpu.current(device):
         seconds = seconds_per_call(stepper.step, device, at_least)
         memory = gpu.peak_memory_mib(device)
-    found = {"R": case.R, "seconds_per_step": seconds, "peak_memory_mib": memory}
-    return found | ({"flop_per_step": _operations(case)} if case.products else {})
+    measurement = {"R": case.R, "seconds_per_step": seconds, "peak_memory_mib": memory}
+    return measurement | ({"flop_per_step": _operations(case)} if case.products else {})
 
 
 def _operations(case: Case) -> float:
-    """Floating-point operations of the products of one step, as PyTorch counts them, on the CPU: those of
-    one run, times R, because no product is shared between runs.
+    """Floating-point operations of the products of one step, as PyTorch counts them on the CPU.
+
+    They are counted for one run and multiplied by R, because runs share no product.
     """
     words = tuple(w for w in case.overrides if not w.startswith(("seeds=", "preferences=")))
     stepper = Stepper((*words, *_runs(1)), torch.device("cpu"))
@@ -154,7 +155,7 @@ def _operations(case: Case) -> float:
 
 def peaks(device: torch.device, n: int, at_least: float) -> dict[str, float]:
     """Floating-point operations per second of n x n products, and bytes per second of copies."""
-    found = {}
+    rates = {}
     with gpu.current(device):
         for name, dtype in PEAKS.items():
             a = torch.ones(n, n, dtype=dtype, device=device)
@@ -163,7 +164,7 @@ def peaks(device: torch.device, n: int, at_least: float) -> dict[str, float]:
                 for _ in range(count):
                     a @ a
 
-            found[name] = 2.0 * n**3 / seconds_per_call(product, device, at_least)
+            rates[name] = 2.0 * n**3 / seconds_per_call(product, device, at_least)
         source = torch.ones(n, n, device=device)
         target = torch.empty_like(source)
 
@@ -171,46 +172,49 @@ def peaks(device: torch.device, n: int, at_least: float) -> dict[str, float]:
             for _ in range(count):
                 target.copy_(source)
 
-        found["copy"] = 8.0 * n * n / seconds_per_call(copies, device, at_least)
-    return found
+        rates["copy"] = 8.0 * n * n / seconds_per_call(copies, device, at_least)
+    return rates
 
 
 def measure_all(quick: bool, path: Path | None, say: Callable[[str], None]) -> dict[str, Any]:
     """Everything that `path` does not hold yet for this commit and device; writes `path` case by case."""
     device = torch.device("cuda:0")
     origin = stamp(device)
-    found = _begun(path, origin) or {"provenance": origin, "quick": quick, "cases": {}}
+    results = _begun(path, origin) or {"provenance": origin, "quick": quick, "cases": {}}
     at_least = 0.0 if quick else SECONDS
-    if "peaks" not in found:
-        found["peaks"] = peaks(device, 16 if quick else 8192, at_least)
-        say("peak: " + ", ".join(f"{name} {value / 1e12:.3g}e12/s" for name, value in found["peaks"].items()))
+    if "peaks" not in results:
+        results["peaks"] = peaks(device, 16 if quick else 8192, at_least)
+        say(
+            "peak: "
+            + ", ".join(f"{name} {value / 1e12:.3g}e12/s" for name, value in results["peaks"].items())
+        )
     for case in cases(quick):
-        if case.key in found["cases"]:
+        if case.key in results["cases"]:
             continue
         try:
-            found["cases"][case.key] = measure(case, device, at_least)
-            say(f"{case.key}: {1e6 * found['cases'][case.key]['seconds_per_step']:.3g} us per step")
+            results["cases"][case.key] = measure(case, device, at_least)
+            say(f"{case.key}: {1e6 * results['cases'][case.key]['seconds_per_step']:.3g} us per step")
         except (MobenchError, torch.OutOfMemoryError) as error:
-            found["cases"][case.key] = {"R": case.R, "error": str(error).splitlines()[0]}
+            results["cases"][case.key] = {"R": case.R, "error": str(error).splitlines()[0]}
             say(f"{case.key}: {error}")
         if path is not None:
-            write_atomic(path, json.dumps(found, indent=1).encode())
-    return found
+            write_atomic(path, json.dumps(results, indent=1).encode())
+    return results
 
 
 def _begun(path: Path | None, origin: dict[str, Any]) -> dict[str, Any] | None:
     """What an earlier call has measured, if it was of this code and on this device."""
     if path is None or not path.exists():
         return None
-    found: dict[str, Any] = json.loads(path.read_text())
-    same = all(found["provenance"][key] == origin[key] for key in ("git_sha", "git_dirty", "device"))
-    return found if same else None
+    results: dict[str, Any] = json.loads(path.read_text())
+    same = all(results["provenance"][key] == origin[key] for key in ("git_sha", "git_dirty", "device"))
+    return results if same else None
 
 
-def markdown(found: dict[str, Any]) -> str:
+def markdown(results: dict[str, Any]) -> str:
     """The page of the documentation."""
-    origin = found["provenance"]
-    peak = found["peaks"]
+    origin = results["provenance"]
+    peak = results["peaks"]
     lines = [
         "# Performance on a GPU",
         "",
@@ -222,23 +226,27 @@ def markdown(found: dict[str, Any]) -> str:
         + f", copies {peak['copy'] / 1e12:.3g} TB/s.",
         "",
     ]
-    if found["quick"]:
+    if results["quick"]:
         lines += ["**This was a rehearsal at a tiny size; its numbers mean nothing.**", ""]
     lines += [
         "| work | | R | us per step | us per step and run | share of the peak | MiB |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for case in cases(found["quick"]):
-        got = found["cases"].get(case.key)
-        if got is None:
+    for case in cases(results["quick"]):
+        measurement = results["cases"].get(case.key)
+        if measurement is None:
             continue
-        if "error" in got:
-            reason = got["error"].split(". ")[0]
+        if "error" in measurement:
+            reason = measurement["error"].split(". ")[0]
             lines.append(f"| {case.group} | {case.name} | {case.R} | {reason} | | | |")
             continue
-        taken = got["seconds_per_step"]
-        share = f"{got['flop_per_step'] / taken / peak['float32']:.1%}" if "flop_per_step" in got else ""
-        memory = f"{got['peak_memory_mib']:.0f}"
+        taken = measurement["seconds_per_step"]
+        share = (
+            f"{measurement['flop_per_step'] / taken / peak['float32']:.1%}"
+            if "flop_per_step" in measurement
+            else ""
+        )
+        memory = f"{measurement['peak_memory_mib']:.0f}"
         cells = [case.group, case.name, str(case.R), _short(1e6 * taken), _short(1e6 * taken / case.R)]
         lines.append("| " + " | ".join([*cells, share, memory]) + " |")
     return "\n".join(lines) + "\n"
@@ -250,7 +258,7 @@ def _short(value: float) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-    """Measures, and writes the files that were asked for."""
+    """Measures, and writes the files that the options name."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")
     parser.add_argument("--json", type=Path, help="all measurements; an interrupted run continues from it")
@@ -258,10 +266,10 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     chosen = parser.parse_args(arguments)
     if not torch.cuda.is_available():
         parser.error("PyTorch finds no GPU here (`mobench doctor` says more).")
-    found = measure_all(chosen.quick, chosen.json, lambda text: print(text, flush=True))
+    results = measure_all(chosen.quick, chosen.json, lambda text: print(text, flush=True))
     if chosen.output is not None:
-        write_atomic(chosen.output, markdown(found).encode())
-    return found
+        write_atomic(chosen.output, markdown(results).encode())
+    return results
 
 
 if __name__ == "__main__":

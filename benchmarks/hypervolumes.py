@@ -46,14 +46,14 @@ def measure(kind: str, K: int, M: int, rounds: int, peer: bool = True) -> dict[s
         values[name] = cases[name]()
         return time.process_time() - tick
 
-    seen = alternate({name: partial(work, name) for name in cases}, rounds)
+    samples = alternate({name: partial(work, name) for name in cases}, rounds)
     return {
         "points": kind,
         "K": K,
         "M": M,
-        "mobench, s": seen["mobench"].least,
-        "moocore, s": seen["moocore"].least if peer else None,
-        "ratio": seen["moocore"].over(seen["mobench"]) if peer else None,
+        "mobench, s": samples["mobench"].least,
+        "moocore, s": samples["moocore"].least if peer else None,
+        "ratio": samples["moocore"].over(samples["mobench"]) if peer else None,
         "difference": abs(values["moocore"] / values["mobench"] - 1) if peer else None,
     }
 

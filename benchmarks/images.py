@@ -1,6 +1,4 @@
-"""Pictures: stacked networks against one module after the other, steps of methods against one of LS,
-peak memory.
-"""
+"""Pictures: networks stacked or one after the other, steps of methods against one of LS, peak memory."""
 
 from __future__ import annotations
 
@@ -95,9 +93,7 @@ class Pictures:
         return self.bare[threads][R].median / self.rows[threads][R].median
 
     def pair_faster(self, R: int) -> float:
-        """Ratio of medians: 2 R modules, one after the other with as many threads as there are,
-        over two jobs of R models.
-        """
+        """Ratio of medians: 2 R modules one after the other, with all threads, over two jobs of R models."""
         return 2 * R * self.plain[max(self.plain)].median / self.pair[R].median
 
     def over_ls(self, method: str) -> float:
@@ -132,9 +128,10 @@ def _stacked(p: MultiMNIST, R: int, batch: int) -> Callable[[], object]:
 
 
 def _serve(pipe: Any, quick: bool, kind: str, R: int, batch: int, threads: int) -> None:
-    """A process: for each time that comes in, steps of R stacked models (or the products of that, or one
-    module) until it is over, and the median of the later half, when the system has given its threads their
-    cores.
+    """A process that takes steps for each time that it receives, and answers with their median.
+
+    Steps are of R stacked models, of their products alone, or of one module. The median is of the later half,
+    when the system has given its threads their cores.
     """
     torch.set_num_threads(threads)
     p = _problem(quick)
@@ -224,7 +221,7 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Pictures:
         torch.set_num_threads(before)
         for job in jobs.values():
             job.stop()
-    found = Pictures(
+    results = Pictures(
         *({n: {R: samples[f"{kind} {n} {R}"] for R in sizes} for n in threads} for kind in ("rows", "bare")),
         {n: samples[f"plain {n}"] for n in threads},
         {R: samples[f"pair {R}"] for R in sizes[-1:]},
@@ -234,20 +231,24 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Pictures:
         peak(quick),
     )
     for n in threads:
-        say(f"pictures, {n} threads: " + ", ".join(f"R={R} {found.faster(n, R):.2f}x modules" for R in sizes))
+        say(
+            f"pictures, {n} threads: "
+            + ", ".join(f"R={R} {results.faster(n, R):.2f}x modules" for R in sizes)
+        )
     say(
         "pictures, two jobs: "
-        + ", ".join(f"R={R} each {found.pair_faster(R):.2f}x modules" for R in found.pair)
+        + ", ".join(f"R={R} each {results.pair_faster(R):.2f}x modules" for R in results.pair)
     )
-    say("pictures, steps over LS: " + ", ".join(f"{name} {found.over_ls(name):.2f}x" for name in METHODS))
-    if found.peak:
-        say(f"pictures, R = 25: {found.peak['mib']:.0f} MiB on {found.peak['data']}")
-    return found
+    say("pictures, steps over LS: " + ", ".join(f"{name} {results.over_ls(name):.2f}x" for name in METHODS))
+    if results.peak:
+        say(f"pictures, R = 25: {results.peak['mib']:.0f} MiB on {results.peak['data']}")
+    return results
 
 
 def peak(quick: bool) -> dict[str, Any]:
-    """Peak memory of a fresh process with 25 models: a step of two halves, rows of a batch of 256,
-    a chunk of evaluation. `quick`: of one model.
+    """Peak memory of a fresh process with 25 models, or with one if `quick`.
+
+    It takes a step of two halves, rows of a batch of 256, and a chunk of evaluation.
     """
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.images", "1" if quick else "25"],
@@ -258,8 +259,8 @@ def peak(quick: bool) -> dict[str, Any]:
     )
     if done.returncode:
         raise RuntimeError(f"the process whose memory is measured failed:\n{done.stderr[-2000:]}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    memory: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return memory
 
 
 def _child(models: int) -> None:
@@ -273,10 +274,10 @@ def _child(models: int) -> None:
     runs = _runs(models)
     torch.set_num_threads(2)
     theta = p.initial(runs).float()
-    seen: dict[str, float] = {}
+    peaks: dict[str, float] = {}
 
     def note(name: str) -> None:
-        seen[name] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        peaks[name] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
     p.values(theta[:1], torch.zeros(1, 1, dtype=torch.int64))
     note("data")
@@ -296,65 +297,65 @@ def _child(models: int) -> None:
             {
                 "data": p.images.label,
                 "pictures": len(p.images.train),
-                "after": seen,
-                "mib": max(seen.values()),
+                "after": peaks,
+                "mib": max(peaks.values()),
             }
         )
     )
 
 
-def as_json(found: Pictures) -> dict[str, Any]:
+def as_json(results: Pictures) -> dict[str, Any]:
     """Times in milliseconds, medians."""
     return {
-        "batch": found.batch,
+        "batch": results.batch,
         "rows": [
             {
                 "threads": n,
                 "R": R,
                 "ms_model": 1e3 * sample.median / R,
-                "ms_model_plain": 1e3 * found.plain[n].median,
-                "ratio": found.faster(n, R),
-                "ratio_products": found.at_most(n, R),
-                "share_of_peak": found.busy(n, R),
+                "ms_model_plain": 1e3 * results.plain[n].median,
+                "ratio": results.faster(n, R),
+                "ratio_products": results.at_most(n, R),
+                "share_of_peak": results.busy(n, R),
             }
-            for n, by_size in found.rows.items()
+            for n, by_size in results.rows.items()
             for R, sample in by_size.items()
         ],
         "pair": {
-            str(R): {"ms_model": 500 * s.median / R, "ratio": found.pair_faster(R)}
-            for R, s in found.pair.items()
+            str(R): {"ms_model": 500 * s.median / R, "ratio": results.pair_faster(R)}
+            for R, s in results.pair.items()
         },
         "steps": {
-            name: {"R": found.together, "ms": 1e3 * s.median, "over_ls": found.over_ls(name)}
-            for name, s in found.steps.items()
+            name: {"R": results.together, "ms": 1e3 * s.median, "over_ls": results.over_ls(name)}
+            for name, s in results.steps.items()
         },
-        "peak": found.peak,
+        "peak": results.peak,
     }
 
 
-def markdown(found: Pictures, table: Callable[..., str], number: Callable[[float], str]) -> list[str]:
+def markdown(results: Pictures, table: Callable[..., str], number: Callable[[float], str]) -> list[str]:
     """The section of the report."""
     steps = [
         [
             TITLES[name],
             number(1e3 * sample.median),
-            f"{found.over_ls(name):.2f}x",
+            f"{results.over_ls(name):.2f}x",
             f"{AUTHORS[name]}x" if name in AUTHORS else "",
         ]
-        for name, sample in found.steps.items()
+        for name, sample in results.steps.items()
     ]
     rows = [
         [
             str(n),
             str(R),
             number(1e3 * sample.median / R),
-            number(1e3 * found.plain[n].median),
-            f"{found.faster(n, R):.2f}x",
-            f"{found.at_most(n, R):.2f}x",
-            f"{100 * found.busy(n, R):.0f} %",
-            "" if n != 2 else "yes" if found.faster(n, R) >= AIM_ROWS else "**no**",
+            number(1e3 * results.plain[n].median),
+            f"{results.faster(n, R):.2f}x",
+            f"{results.at_most(n, R):.2f}x",
+            f"{100 * results.busy(n, R):.0f} %",
+            "" if n != 2 else "yes" if results.faster(n, R) >= AIM_ROWS else "**no**",
         ]
-        for n, by_size in found.rows.items()
+        for n, by_size in results.rows.items()
         for R, sample in by_size.items()
     ]
     rows += [
@@ -362,18 +363,18 @@ def markdown(found: Pictures, table: Callable[..., str], number: Callable[[float
             "two jobs, 1 each",
             f"{R} + {R}",
             number(500 * sample.median / R),
-            number(1e3 * found.plain[max(found.plain)].median),
-            f"{found.pair_faster(R):.2f}x",
+            number(1e3 * results.plain[max(results.plain)].median),
+            f"{results.pair_faster(R):.2f}x",
             "",
             "",
-            "yes" if found.pair_faster(R) >= AIM_ROWS else "**no**",
+            "yes" if results.pair_faster(R) >= AIM_ROWS else "**no**",
         ]
-        for R, sample in found.pair.items()
+        for R, sample in results.pair.items()
     ]
-    met = "met" if found.over_ls("ferero_stochastic") <= AIM_STEP else "**not met**"
+    met = "met" if results.over_ls("ferero_stochastic") <= AIM_STEP else "**not met**"
     parts = [
         "## Images with two labels",
-        f"LeNet (31,910 parameters) in float32, with batches of {found.batch} images of 36 x 36 pixels "
+        f"LeNet (31,910 parameters) in float32, with batches of {results.batch} images of 36 x 36 pixels "
         "(embedded digits). All numbers in this section are medians over the rounds. The first table "
         "compares the two losses and their gradients, in ms per model and step, with PyTorch modules that "
         "run sequentially with `autograd.grad` for each task; each case runs in its own process after "
@@ -394,18 +395,18 @@ def markdown(found: Pictures, table: Callable[..., str], number: Callable[[float
             ],
             rows,
         ),
-        f"A step of {found.together} models with 2 threads. Aim: a step of Algorithm 3 (two halves of "
-        f"{found.batch // 2}) costs at most {AIM_STEP:g} steps of LS: {met}. The last column is the "
+        f"A step of {results.together} models with 2 threads. Aim: a step of Algorithm 3 (two halves of "
+        f"{results.batch // 2}) costs at most {AIM_STEP:g} steps of LS: {met}. The last column is the "
         "authors' code relative to its own LS, measured by others.",
         table(["method", "ms", "over LS", "authors' code"], steps),
     ]
-    if found.peak:
-        gib = found.peak["mib"] / 1024
+    if results.peak:
+        gib = results.peak["mib"] / 1024
         verdict = "met" if gib < AIM_GIB else "**not met**"
-        after = ", ".join(f"{name} {number(mib)}" for name, mib in found.peak["after"].items())
+        after = ", ".join(f"{name} {number(mib)}" for name, mib in results.peak["after"].items())
         parts.append(
-            f"Peak memory of a fresh process with 25 models on {found.peak['pictures']:,} images "
-            f"({found.peak['data']}): {gib:.2f} GiB (MiB after each stage: {after}). Aim: < {AIM_GIB:g} "
+            f"Peak memory of a fresh process with 25 models on {results.peak['pictures']:,} images "
+            f"({results.peak['data']}): {gib:.2f} GiB (MiB after each stage: {after}). Aim: < {AIM_GIB:g} "
             f"GiB, {verdict}."
         )
     return parts

@@ -47,7 +47,7 @@ def losses(x: torch.Tensor) -> torch.Tensor:
 
 
 def work(steps: int) -> None:
-    """Runs LibMOON's solvers that are asked for on stdin; answers with seconds and values of the losses."""
+    """Reads methods and seeds from stdin, runs LibMOON's solvers and prints seconds and losses."""
     from types import SimpleNamespace
 
     from libmoon.solver import gradient  # type: ignore[import-not-found]
@@ -67,17 +67,17 @@ def work(steps: int) -> None:
         print(json.dumps([time.process_time() - began, answer["y"].tolist()]), flush=True)
 
 
-def job(method: str, seed: int, steps: int, own: bool) -> tuple[float, list[list[float]]]:
+def job(method: str, seed: int, steps: int, user_functions: bool) -> tuple[float, list[list[float]]]:
     """Returns the seconds of a job, and its losses."""
     import mobench
 
-    given: dict[str, Any] = {"problem.n": N, "problem.start": START}
+    options: dict[str, Any] = {"problem.n": N, "problem.start": START}
     problem: Any = "vlmop2"
     began = time.process_time()
-    if own:
+    if user_functions:
         place = starts(seed).double().tolist()
         problem = mobench.objectives(losses, dim=N, positive=True, ideal=[0.0, 0.0], start=place)
-        given = {}
+        options = {}
     rows = mobench.run(
         problem=problem,
         algorithm=method,
@@ -86,7 +86,7 @@ def job(method: str, seed: int, steps: int, own: bool) -> tuple[float, list[list
         progress=False,
         logger="local",
         rerun=True,
-        **{"algorithm.step_size": STEP, "preferences.weights": WEIGHTS, **given},
+        **{"algorithm.step_size": STEP, "preferences.weights": WEIGHTS, **options},
     )
     return time.process_time() - began, rows[["f_1", "f_2"]].to_numpy().tolist()
 
@@ -128,15 +128,18 @@ def main() -> None:
             assert other.stdin is not None
             assert other.stdout is not None
             for method in chosen.only.split(","):
-                for own in (True, False):  # compiled solvers are loaded
-                    job(method, 1000, 10, own)
+                for user_functions in (True, False):  # compiled solvers are loaded
+                    job(method, 1000, 10, user_functions)
                 turns: list[list[Any]] = []
                 for seed in range(chosen.rounds):
                     print(json.dumps([method, seed]), file=other.stdin, flush=True)
                     if not (answer := other.stdout.readline()):
                         sys.exit(f"LibMOON's process ended (its error stands above): {chosen.folder}")
                     theirs = json.loads(answer)
-                    turns.append([theirs, *(job(method, seed, chosen.steps, own) for own in (True, False))])
+                    ours = [
+                        job(method, seed, chosen.steps, user_functions) for user_functions in (True, False)
+                    ]
+                    turns.append([theirs, *ours])
                 print(line_of(method, turns), flush=True)
             other.stdin.close()
 

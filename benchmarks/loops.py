@@ -1,6 +1,4 @@
-"""Iterations: the batched loop on VLMOP2 at several numbers of runs,
-beside loops that do one run at a time.
-"""
+"""Iterations: the batched loop on VLMOP2 at several numbers of runs, beside loops of one run at a time."""
 
 from __future__ import annotations
 
@@ -131,7 +129,7 @@ class _Idle(Algorithm):
 
 
 def idle(R: int, steps: int) -> Work:
-    """The loop's own cost."""
+    """The loop with a method that does nothing."""
     runs = some_runs(R)
     oracle = _Nothing(R)
     algorithm = _Idle()
@@ -157,9 +155,7 @@ def one_at_a_time(run: Callable[..., Any], problem: VLMOP2, steps: int, **option
 
 @dataclass(frozen=True)
 class Line:
-    """One algorithm: seconds per iteration of the batch at each R,
-    and of one run in the two kinds of loops.
-    """
+    """One algorithm: seconds per iteration of the batch at each R, and of one run in two kinds of loops."""
 
     batch: dict[int, Sample]
     plain: Sample | None = None

@@ -30,12 +30,12 @@ METHODS = ("mgda", "pmtl", "epo", "ferero")
 @contextlib.contextmanager
 def formulas() -> Iterator[None]:
     """Nothing compiled for two objectives."""
-    found: Callable[[str], native.Calls | None] = plane.native
+    compiled: Callable[[str], native.Calls | None] = plane.native
     plane.native = lambda name: None
     try:
         yield
     finally:
-        plane.native = found
+        plane.native = compiled
 
 
 def steps(name: str, M: int, R: int, many: int, compiled: bool) -> Work:
@@ -70,7 +70,7 @@ def main() -> None:
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     for name in METHODS:
         for R in (1, 10, 100, 1000):
-            found = alternate(
+            samples = alternate(
                 {
                     "formulas": steps(name, 2, R, chosen.steps, False),
                     "two": steps(name, 2, R, chosen.steps, True),
@@ -78,9 +78,9 @@ def main() -> None:
                 },
                 chosen.rounds,
             )
-            cells = [f"{1e6 * s.least:.0f} ({1e6 * s.median:.0f})" for s in found.values()]
-            before = found["formulas"].over(found["two"])
-            beside = found["two"].over(found["three"])
+            cells = [f"{1e6 * s.least:.0f} ({1e6 * s.median:.0f})" for s in samples.values()]
+            before = samples["formulas"].over(samples["two"])
+            beside = samples["two"].over(samples["three"])
             print(f"| {name} | {R} | {' | '.join(cells)} | {before:.2f}x | {beside:.2f} |", flush=True)
 
 

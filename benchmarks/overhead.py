@@ -52,8 +52,10 @@ CASES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Overhead:
-    """Seconds: of `mobench --help`, of a job that is done, of one in a sweep; CPU time over `import torch`;
-    by case bytes and seconds of a checkpoint.
+    """Costs of a run beside its steps.
+
+    start, done, planned: seconds of `mobench --help`, of a finished job, and of one in a sweep; ratios: CPU
+    time over that of `import torch`; checkpoints: bytes and seconds by case.
     """
 
     start: Sample
@@ -65,12 +67,12 @@ class Overhead:
 
 def _help(rounds: int) -> Sample:
     env = environment(Path(tempfile.gettempdir()) / "mobench-none")
-    seen = []
+    times = []
     for _ in range(rounds):
         tick = time.perf_counter()
         subprocess.run(command("--help"), env=env, cwd=REPOSITORY, stdout=subprocess.DEVNULL, check=True)
-        seen.append(time.perf_counter() - tick)
-    return Sample(tuple(seen))
+        times.append(time.perf_counter() - tick)
+    return Sample(tuple(times))
 
 
 # what a command may cost in CPU time, as a multiple of `import torch` in the same session
@@ -85,17 +87,15 @@ TINY = ("problem=vlmop2", "algorithm=ls", "steps=1", "preferences=1", "logger=lo
 
 
 def _ratios(rounds: int, root: Path, more: int) -> dict[str, float]:
-    """CPU time of whole commands, children included, over that of `import torch`; the least of alternating
-    rounds.
-    """
-    seen: dict[str, list[float]] = {}
+    """CPU time of whole commands over that of `import torch`, the least of alternating rounds."""
+    times: dict[str, list[float]] = {}
 
     def run(name: str, folder: Path, *arguments: str) -> None:
         before = os.times()
         subprocess.run(arguments, env=environment(folder), cwd=REPOSITORY, capture_output=True, check=True)
         after = os.times()
         taken = after.children_user + after.children_system - before.children_user - before.children_system
-        seen.setdefault(name, []).append(taken)
+        times.setdefault(name, []).append(taken)
 
     status = (sys.executable, "-m", "mobench", "status")
     for turn in range(rounds):
@@ -109,7 +109,7 @@ def _ratios(rounds: int, root: Path, more: int) -> dict[str, float]:
             steps = ",".join(str(1e-3 * (k + 1)) for k in range(count))
             line = ("-m", *TINY, f"algorithm.step_size={steps}")
             run(f"sweep of {count}", root / f"sweep-{turn}-{count}", *command(*line))
-    least = {name: min(times) for name, times in seen.items()}
+    least = {name: min(samples) for name, samples in times.items()}
     least["one more job of one step in a sweep"] = (
         least[f"sweep of {1 + more}"] - least["sweep of 1"]
     ) / more
@@ -120,12 +120,12 @@ def _done(rounds: int, root: Path) -> Sample:
     """`run_job` of a job whose rows exist."""
     config = composed("algorithm=ferero", "preferences=10", "steps=5", "logger=local", "progress=false")
     runner.run_job(config, root)
-    seen = []
+    times = []
     for _ in range(rounds + 1):
         tick = time.perf_counter()
         assert runner.run_job(config, root).skipped
-        seen.append(time.perf_counter() - tick)
-    return Sample(tuple(seen[1:]))
+        times.append(time.perf_counter() - tick)
+    return Sample(tuple(times[1:]))
 
 
 def _planned(rounds: int, root: Path, jobs: int) -> Sample:
@@ -161,14 +161,14 @@ def _checkpoints(line: tuple[str, ...], rounds: int, root: Path) -> tuple[int, S
     config = composed(
         *(w.replace(" ", "") for w in line), "logger=local", "progress=false", "checkpoint.seconds=0", DIGITS
     )
-    seen: list[float] = []
+    times: list[float] = []
     sizes: list[int] = []
     save = JobFolder.save_checkpoint
 
     def timed(self: JobFolder, payload: dict[str, Any]) -> None:
         tick = time.perf_counter()
         save(self, payload)
-        seen.append(time.perf_counter() - tick)
+        times.append(time.perf_counter() - tick)
         sizes.append((self.path / "checkpoint.pt").stat().st_size)
 
     stack: list[float] = []
@@ -176,9 +176,9 @@ def _checkpoints(line: tuple[str, ...], rounds: int, root: Path) -> tuple[int, S
 
     def timed_state(self: record.Recorder, job: Any) -> dict[str, Any]:
         tick = time.perf_counter()
-        found = state(self, job)
+        payload = state(self, job)
         stack.append(time.perf_counter() - tick)
-        return found
+        return payload
 
     JobFolder.save_checkpoint, record.Recorder.state = timed, timed_state  # type: ignore[method-assign]
     try:
@@ -186,8 +186,8 @@ def _checkpoints(line: tuple[str, ...], rounds: int, root: Path) -> tuple[int, S
     finally:
         JobFolder.save_checkpoint, record.Recorder.state = save, state  # type: ignore[method-assign]
     assert outcome.status == "done", outcome.error
-    last = max(1, min(rounds, len(seen)))
-    return sizes[-1], Sample(tuple(a + b for a, b in zip(seen[-last:], stack[-last:], strict=True)))
+    last = max(1, min(rounds, len(times)))
+    return sizes[-1], Sample(tuple(a + b for a, b in zip(times[-last:], stack[-last:], strict=True)))
 
 
 def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Overhead:
@@ -215,20 +215,20 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Overhead:
     return Overhead(start, ratios, done, planned, checkpoints)
 
 
-def as_json(found: Overhead) -> dict[str, Any]:
+def as_json(overhead: Overhead) -> dict[str, Any]:
     """Seconds of every round."""
     return {
-        "help": found.start.rounds,
-        "ratios_to_import_torch": found.ratios,
-        "done": found.done.rounds,
-        "planned": found.planned.rounds,
+        "help": overhead.start.rounds,
+        "ratios_to_import_torch": overhead.ratios,
+        "done": overhead.done.rounds,
+        "planned": overhead.planned.rounds,
         "checkpoints": {
-            name: {"bytes": size, "seconds": s.rounds} for name, (size, s) in found.checkpoints.items()
+            name: {"bytes": size, "seconds": s.rounds} for name, (size, s) in overhead.checkpoints.items()
         },
     }
 
 
-def markdown(found: Overhead, table: Callable[..., str], number: Callable[[float], str]) -> list[str]:
+def markdown(overhead: Overhead, table: Callable[..., str], number: Callable[[float], str]) -> list[str]:
     """The section of docs/performance.md."""
 
     def met(value: float, aim: float) -> str:
@@ -242,22 +242,22 @@ def markdown(found: Overhead, table: Callable[..., str], number: Callable[[float
             f"{100 * s.median / EVERY:.2f} %",
             met(s.median / EVERY, SHARE),
         ]
-        for name, (size, s) in found.checkpoints.items()
+        for name, (size, s) in overhead.checkpoints.items()
     ]
     return [
         "## Overhead outside the steps",
-        f"`mobench --help` takes {found.start.least:.2f} s (aim {START:g} s, "
-        f"{met(found.start.least, START)}). A job that is already finished takes "
-        f"{1000 * found.done.least:.1f} ms after imports (aim {1000 * DONE:g} ms, "
-        f"{met(found.done.least, DONE)}), and {1000 * found.planned.least:.1f} ms as an additional job of a "
-        "sweep, including its summary.",
+        f"`mobench --help` takes {overhead.start.least:.2f} s (aim {START:g} s, "
+        f"{met(overhead.start.least, START)}). A job that is already finished takes "
+        f"{1000 * overhead.done.least:.1f} ms after imports (aim {1000 * DONE:g} ms, "
+        f"{met(overhead.done.least, DONE)}), and {1000 * overhead.planned.least:.1f} ms as an additional "
+        "job of a sweep, including its summary.",
         "CPU time of whole commands as multiples of `import torch` in the same session, the least of "
         "alternating rounds:",
         table(
             ["command", "x import torch", "aim", ""],
             [
                 [name, number(ratio), f"{RATIOS[name]:g}", met(ratio, RATIOS[name])]
-                for name, ratio in found.ratios.items()
+                for name, ratio in overhead.ratios.items()
             ],
         ),
         "The table lists the median time of the last checkpoints of a run (atomic, with fsync), and its "

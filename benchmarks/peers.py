@@ -80,7 +80,7 @@ class Aggregation:
     aim: tuple[float, str] | None
 
 
-# R, M, n: the sizes that were asked about
+# R, M, n
 SIZES = [(1, 2, 1000), (1, 5, 1000), (1, 10, 1000), (1, 5, 100_000), (1, 10, 100_000)]
 SIZES += [(100, 2, 1000), (100, 5, 1000), (100, 10, 1000), (100, 5, 31_910), (100, 10, 31_910)]
 AIMS = {(100, 5, 31_910): (1 / 3, "TorchJD, MGDA"), (100, 10, 31_910): (1 / 3, "TorchJD, MGDA")}
@@ -127,18 +127,18 @@ def _peers(J: Tensor) -> dict[str, Callable[[], object]]:
         turn = iter(range(10**9))
         return lambda: aggregator(J[next(turn) % len(J)])
 
-    found = {"TorchJD, MGDA": each(MGDA())}
+    peers = {"TorchJD, MGDA": each(MGDA())}
     # these two need quadprog, whose licence (GPL) keeps it out of our requirements
     if find_spec("quadprog") and find_spec("qpsolvers"):
-        found |= {"TorchJD, UPGrad": each(UPGrad()), "TorchJD, DualProj": each(DualProj())}
+        peers |= {"TorchJD, UPGrad": each(UPGrad()), "TorchJD, DualProj": each(DualProj())}
     G = gram(J[:1])[0].numpy()
-    found |= {"weights alone, NNLS": lambda: nnls(G), "weights alone, DAQP": lambda: daqp_weights(G)}
+    peers |= {"weights alone, NNLS": lambda: nnls(G), "weights alone, DAQP": lambda: daqp_weights(G)}
     one = torch.from_numpy(G).unsqueeze(0)
-    found["weights alone, ours"] = lambda: min_norm(one)
+    peers["weights alone, ours"] = lambda: min_norm(one)
     first = J[:1]
-    found["Gram matrix in float32 alone"] = lambda: torch.bmm(first, first.mT)
-    found["Gram matrix, ours"] = lambda: gram(first)
-    return found
+    peers["Gram matrix in float32 alone"] = lambda: torch.bmm(first, first.mT)
+    peers["Gram matrix, ours"] = lambda: gram(first)
+    return peers
 
 
 def _excess(J: Tensor) -> dict[str, float]:
@@ -173,8 +173,8 @@ def aggregations(
         samples["mobench, MGDA"] = Sample(tuple(x / R for x in whole.rounds))
         line = Aggregation(R, M, n, samples, _excess(J), AIMS.get((R, M, n)))
         out.append(line)
-        told = ", ".join(f"{name} {1e6 * s.least:.0f}" for name, s in samples.items())
-        say(f"aggregation R={R} M={M} n={n}, us: {told}")
+        times = ", ".join(f"{name} {1e6 * s.least:.0f}" for name, s in samples.items())
+        say(f"aggregation R={R} M={M} n={n}, us: {times}")
     return out
 
 
@@ -183,8 +183,10 @@ def aggregations(
 
 @dataclass(frozen=True)
 class WholeJob:
-    """Seconds of CPU for 10 preferences x 1000 epochs: of a job in a warm process, of a command from its
-    start, of the job's loop alone, and of a loop in LibMOON's style.
+    """Seconds of CPU for 10 preferences x 1000 epochs.
+
+    warm: of a job in a process that runs already; command: from its start; loop: of the job's loop alone;
+    style: of a loop in LibMOON's style.
     """
 
     warm: Sample
@@ -229,10 +231,10 @@ def _loop(name: str) -> Work:
 
 
 def _arguments(name: str) -> list[str]:
-    given = ["problem=vlmop2", f"algorithm={name}", f"preferences={PREFERENCES}", f"steps={EPOCHS}"]
+    arguments = ["problem=vlmop2", f"algorithm={name}", f"preferences={PREFERENCES}", f"steps={EPOCHS}"]
     # with equal starts, one run of a method that ignores preferences would be trained for all ten
-    given.append("problem.start.per_preference=true")
-    return [*given, "seeds=[0]", "record.every=100", "logger=local", "progress=false", "rerun=true"]
+    arguments.append("problem.start.per_preference=true")
+    return [*arguments, "seeds=[0]", "record.every=100", "logger=local", "progress=false", "rerun=true"]
 
 
 def _warm(name: str, root: Path) -> Work:
@@ -246,17 +248,17 @@ def _warm(name: str, root: Path) -> Work:
 
 
 def _whole_command(name: str, root: Path, rounds: int) -> float:
-    seen = []
+    times = []
     for _ in range(rounds):
         before = os.times()
         subprocess.run(
             command(*_arguments(name)), env=environment(root), cwd=REPOSITORY, capture_output=True, check=True
         )
         after = os.times()
-        seen.append(
+        times.append(
             after.children_user + after.children_system - before.children_user - before.children_system
         )
-    return min(seen)
+    return min(times)
 
 
 def whole_jobs(
@@ -271,12 +273,12 @@ def whole_jobs(
             samples = alternate(cases, rounds)
             started = _whole_command(name, root, min(rounds, 3))
             out[name] = WholeJob(samples["warm"], started, samples["loop"], samples["style"])
-            told = ", ".join(f"{key} {s.least:.3f}" for key, s in samples.items())
-            say(f"whole job {name}, s: {told}, from its command {started:.2f}")
+            times = ", ".join(f"{key} {s.least:.3f}" for key, s in samples.items())
+            say(f"whole job {name}, s: {times}, from its command {started:.2f}")
     return out
 
 
-# what was asked of single steps
+# single steps with aims
 
 
 @dataclass(frozen=True)
@@ -292,18 +294,18 @@ def _steps_of(problem: Any, algorithm: str, R: int, steps: int) -> Work:
     return _trajectory(problem, loops.algorithms()[algorithm], R, steps)
 
 
-def _own(steps: int) -> Work:
+def _user_function(steps: int) -> Work:
     """A user's own function of x, linear scalarization, one run."""
 
     def f(x: Tensor) -> Tensor:
         c = 1.0 / len(x) ** 0.5
         return torch.stack([1 - torch.exp(-(x - c).square().sum()), 1 - torch.exp(-(x + c).square().sum())])
 
-    own = objectives(f, dim=loops.N)
+    problem_of_user = objectives(f, dim=loops.N)
     from mobench.problems.own import Own
 
-    keys = {key: value for key, value in own.keys.items() if key != "code"}
-    with serving("benchmark", own.functions):
+    keys = {key: value for key, value in problem_of_user.keys.items() if key != "code"}
+    with serving("benchmark", problem_of_user.functions):
         problem = Own(code="benchmark", **keys)
     return _trajectory(problem, loops.algorithms()["ls"], 1, steps)
 
@@ -316,7 +318,7 @@ def single_steps(steps: int, rounds: int, quick: bool, say: Callable[[str], None
         "FERERO on VLMOP2, R = 100": (_steps_of(vlmop2, "ferero", 100, steps), 60e-6),
         "FERERO on VLMOP2, R = 1000": (_steps_of(vlmop2, "ferero", 1000, steps), 200e-6),
         "CSMOO-2 on ZDT2, which has a box, R = 100": (_steps_of(ZDT2(), "csmoo2", 100, steps), 5e-3),
-        "linear scalarization of a user's own function, R = 1": (_own(steps), 100e-6),
+        "linear scalarization of a user's own function, R = 1": (_user_function(steps), 100e-6),
     }
     if quick:
         cases = dict(list(cases.items())[:1])
@@ -385,8 +387,8 @@ def laws(quick: bool, say: Callable[[str], None]) -> list[Law]:
                 steps = 1 if R * n > 2e5 or M > 20 else 5
                 skip = name == "csmoo2" and (R * n > 1e6 or M > 20)
                 seconds[name].append(float("nan") if skip else _cost(problem, name, R, M, steps))
-            told = ", ".join(f"{name} {1e6 * values[-1]:.0f}" for name, values in seconds.items())
-            say(f"cost law {size} = {k}, us: {told}")
+            costs = ", ".join(f"{name} {1e6 * values[-1]:.0f}" for name, values in seconds.items())
+            say(f"cost law {size} = {k}, us: {costs}")
         out.append(Law(size, list(at), seconds, fixed))
     return out
 
@@ -405,22 +407,22 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Peers:
     """Everything of this module."""
     torch.set_num_threads(1)
     sizes = SIZES[:2] if quick else SIZES
-    found = aggregations(sizes, rounds, 0.001 if quick else 0.05, say)
+    lines = aggregations(sizes, rounds, 0.001 if quick else 0.05, say)
     jobs = whole_jobs(["ls"] if quick else list(JOBS), min(rounds, 4), 2 if quick else 50, say)
     steps = single_steps(2 if quick else 100, rounds, quick, say)
-    return Peers(found, jobs, steps, laws(quick, say))
+    return Peers(lines, jobs, steps, laws(quick, say))
 
 
 # the page
 
 
-def asked(found: Peers) -> list[tuple[str, float, float]]:
-    """What was asked for, measured over aim, and the aim; the worst first, and above 1 it is missed."""
+def aims(peers: Peers) -> list[tuple[str, float, float]]:
+    """The measurements over their aims, and the aims; the worst first, and above 1 an aim is missed."""
     lines = [
         (f"step of {step.title}: at most {1e6 * step.aim:g} us", step.seconds.least / step.aim, step.aim)
-        for step in found.steps
+        for step in peers.steps
     ]
-    for line in found.aggregations:
+    for line in peers.aggregations:
         if line.aim is not None:
             share, against = line.aim
             ours = "Gram matrix, ours" if "Gram" in against else "mobench, MGDA"
@@ -431,16 +433,16 @@ def asked(found: Peers) -> list[tuple[str, float, float]]:
 
 
 def markdown(
-    found: Peers, table: Callable[..., str], number: Callable[[float], str], figure: str
+    results: Peers, table: Callable[..., str], number: Callable[[float], str], figure: str
 ) -> list[str]:
     """The section of docs/performance.md that comes first."""
-    worst = [[what, f"{ratio:.2f}", "yes" if ratio <= 1.0 else "**no**"] for what, ratio, _ in asked(found)]
-    peers = list(dict.fromkeys(name for line in found.aggregations for name in line.seconds))
+    worst = [[what, f"{ratio:.2f}", "yes" if ratio <= 1.0 else "**no**"] for what, ratio, _ in aims(results)]
+    peers = list(dict.fromkeys(name for line in results.aggregations for name in line.seconds))
     rows = [
         [str(line.R), str(line.M), f"{line.n:,}", *[_us(line.seconds.get(name), number) for name in peers]]
-        for line in found.aggregations
+        for line in results.aggregations
     ]
-    exact = max((line.excess["TorchJD, MGDA"] for line in found.aggregations), default=float("nan"))
+    exact = max((line.excess["TorchJD, MGDA"] for line in results.aggregations), default=float("nan"))
     jobs = [
         [
             name,
@@ -450,7 +452,7 @@ def markdown(
             number(1e3 * job.style.least),
             f"{number(job.style.least / job.warm.least)}x",
         ]
-        for name, job in found.jobs.items()
+        for name, job in results.jobs.items()
     ]
     return [
         "## What was asked for, the worst first",
@@ -485,10 +487,10 @@ def _us(sample: Sample | None, number: Callable[[float], str]) -> str:
     return "–" if sample is None else number(1e6 * sample.least)
 
 
-def as_json(found: Peers) -> dict[str, Any]:
+def as_json(results: Peers) -> dict[str, Any]:
     """Everything that was measured."""
     return {
-        "asked": [{"what": what, "over_aim": ratio} for what, ratio, _ in asked(found)],
+        "asked": [{"what": what, "over_aim": ratio} for what, ratio, _ in aims(results)],
         "aggregations": [
             {
                 "R": line.R,
@@ -497,7 +499,7 @@ def as_json(found: Peers) -> dict[str, Any]:
                 "seconds": {name: s.least for name, s in line.seconds.items()},
                 "excess": line.excess,
             }
-            for line in found.aggregations
+            for line in results.aggregations
         ],
         "jobs": {
             name: {
@@ -506,29 +508,30 @@ def as_json(found: Peers) -> dict[str, Any]:
                 "command": job.command,
                 "style": job.style.least,
             }
-            for name, job in found.jobs.items()
+            for name, job in results.jobs.items()
         },
-        "steps": {step.title: {"seconds": step.seconds.least, "aim": step.aim} for step in found.steps},
+        "steps": {step.title: {"seconds": step.seconds.least, "aim": step.aim} for step in results.steps},
         "laws": [
-            {"size": law.size, "at": law.at, "fixed": law.fixed, "seconds": _known(law.seconds)}
-            for law in found.laws
+            {
+                "size": law.size,
+                "at": law.at,
+                "fixed": law.fixed,
+                "seconds": {n: [x if x == x else None for x in values] for n, values in law.seconds.items()},
+            }
+            for law in results.laws
         ],
     }
 
 
-def _known(seconds: dict[str, list[float]]) -> dict[str, list[float | None]]:
-    return {name: [x if x == x else None for x in values] for name, values in seconds.items()}
-
-
 def _short(k: int) -> str:
-    """1, 50, 1k, 30k, 1M"""
+    """Writes a number with k or M: 50, 30k, 1M."""
     for unit, letter in ((1_000_000, "M"), (1_000, "k")):
         if k >= unit:
             return f"{k // unit}{letter}"
     return str(k)
 
 
-def draw(found: Peers, path: Path) -> None:
+def draw(results: Peers, path: Path) -> None:
     """The cost law: three panels, one for each size, on logarithmic axes."""
     from matplotlib import pyplot as plt
 
@@ -538,15 +541,15 @@ def draw(found: Peers, path: Path) -> None:
     figure, axes = plt.subplots(1, 3, figsize=(7, 2.9), layout="constrained", sharey=True)
     colours = dict(zip(LAW, style.CYCLE, strict=False))
     names = {"ls": "LS", "mgda": "MGDA", "ferero": "FERERO", "epo": "EPO", "csmoo2": "CSMOO-2"}
-    for ax, law in zip(axes, found.laws, strict=True):
+    for ax, law in zip(axes, results.laws, strict=True):
         for name, values in law.seconds.items():
-            known = [(k, 1e6 * x) for k, x in zip(law.at, values, strict=True) if x == x]
+            points = [(k, 1e6 * x) for k, x in zip(law.at, values, strict=True) if x == x]
             if name == "products":
                 ax.plot(
-                    *zip(*known, strict=True), color=style.GREY, lw=2.2, alpha=0.6, label="products alone"
+                    *zip(*points, strict=True), color=style.GREY, lw=2.2, alpha=0.6, label="products alone"
                 )
             else:
-                ax.plot(*zip(*known, strict=True), "o-", ms=3, color=colours[name], label=names[name])
+                ax.plot(*zip(*points, strict=True), "o-", ms=3, color=colours[name], label=names[name])
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xticks(law.at, [_short(k) for k in law.at])

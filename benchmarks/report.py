@@ -421,15 +421,15 @@ def _met(ratio: dict[int, float], aims: dict[int, float]) -> str:
 
 
 def draw(lines: dict[str, Line], path: Path) -> None:
-    """Small multiples, one per algorithm: cost per iteration and run against R;
-    one run at a time as dashed lines.
-    """
-    shown = {name: line for name, line in lines.items() if name != "loop"}
-    columns = min(4, len(shown))
-    figure, axes = style.panels(math.ceil(len(shown) / columns), columns, size=2.3, sharex=True, sharey=True)
-    for ax in axes.flat[len(shown) :]:
+    """Draws cost per iteration and run against R, a panel for each algorithm; dashed: one run at a time."""
+    methods = {name: line for name, line in lines.items() if name != "loop"}
+    columns = min(4, len(methods))
+    figure, axes = style.panels(
+        math.ceil(len(methods) / columns), columns, size=2.3, sharex=True, sharey=True
+    )
+    for ax in axes.flat[len(methods) :]:
         ax.set_visible(False)
-    for ax, (name, line) in zip(axes.flat, shown.items(), strict=False):
+    for ax, (name, line) in zip(axes.flat, methods.items(), strict=False):
         sizes = list(line.batch)
         _per_run(ax, line, style.BLUE, "mobench, batched")
         if "loop" in lines:
@@ -456,7 +456,7 @@ def draw(lines: dict[str, Line], path: Path) -> None:
     for ax in axes[:, 0]:
         ax.set_ylabel("µs per iteration and run")
     for column in range(columns):
-        last = max(i for i in range(len(shown)) if i % columns == column)
+        last = max(i for i in range(len(methods)) if i % columns == column)
         axes.flat[last].set_xlabel("runs R")
         axes.flat[last].tick_params(labelbottom=True)
     handles, labels = axes.flat[0].get_legend_handles_labels()
@@ -482,11 +482,11 @@ NEXT = "\n## How costs grow"
 
 def with_misses(text: str) -> str:
     """Returns the page with a list of what is missed in its later sections, before the second section."""
-    first, found, rest = text.partition(NEXT)
+    first, heading, rest = text.partition(NEXT)
     lines = misses(rest)
-    if not found or not lines:
+    if not heading or not lines:
         return text
-    return "\n".join([f"{first}\n{MISSES}", "", *(f"- {line}" for line in lines), f"{found}{rest}"])
+    return "\n".join([f"{first}\n{MISSES}", "", *(f"- {line}" for line in lines), f"{heading}{rest}"])
 
 
 def misses(text: str) -> list[str]:

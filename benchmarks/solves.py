@@ -1,6 +1,4 @@
-"""Subproblems: solves per second, batched, against CVXPY with a warm parametrised problem,
-one solve at a time.
-"""
+"""Subproblems: solves per second, batched, against CVXPY with a warm parametrised problem each."""
 
 from __future__ import annotations
 
@@ -124,9 +122,7 @@ def cvxpy_solver(kind: str, M: int) -> Callable[..., np.ndarray]:
 
 
 def _apart(kind: str, x: np.ndarray, y: np.ndarray, inputs: Sequence[np.ndarray]) -> float:
-    """Largest difference of two answers; of the objective of a program that vertices with like values may
-    solve.
-    """
+    """Largest difference of two answers, or of objectives where several vertices may solve a program."""
     if kind == "epo_lp":
         return abs(float((x - y) @ inputs[1])) / float(np.abs(inputs[1]).max())
     return float(np.abs(x - y).max())

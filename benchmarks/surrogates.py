@@ -1,8 +1,8 @@
-"""CSMOO's surrogate: milliseconds per solve along real trajectories, warm-started, against CVXPY (DPP,
-CLARABEL) and against CLARABEL called without CVXPY on the same matrices.
+"""CSMOO's surrogate: milliseconds per solve along real trajectories, beside CVXPY and CLARABEL.
 
-Both peers get programs whose data are scaled and, for CLARABEL alone, assembled beforehand: what is timed is
-theirs, nothing of ours.
+Solves are warm-started; CVXPY has a DPP program, and CLARABEL is also called alone on the same matrices.
+Both peers get programs whose data are scaled and, for CLARABEL alone, assembled beforehand: what is timed
+is theirs, nothing of ours.
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ def recorded(case: str, R: int, steps: int = SPAN) -> list[Step]:
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds per solve of the whole batch at each R, warm and cold; seconds per solve of one program by
-    CVXPY and by CLARABEL alone; largest difference.
+    """Seconds per solve: of the whole batch at each R, warm and cold, and of one program by the peers.
+
+    The peers are CVXPY and CLARABEL alone; the largest difference is to their answers.
     """
 
     case: str

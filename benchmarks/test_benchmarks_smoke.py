@@ -105,25 +105,24 @@ def test_products_are_those_of_the_work_in_its_order_and_its_operands_are_left_a
         out.add_(1.0).addmm_(a, a, alpha=2.0)
         torch.bmm(b[:1].expand(4, 3, 2), b.mT).relu_()
 
-    seen = floor.Seen()
+    recorded = floor.Seen()
     again = floor.products(work)
-    kept = out.clone()
-    with seen:
+    expected = out.clone()
+    with recorded:
         again()
-    assert torch.equal(out, kept)
-    assert [str(func) for func, _, _ in seen.calls] == [
+    assert torch.equal(out, expected)
+    assert [str(func) for func, _, _ in recorded.calls] == [
         "aten.mm.out",
         "aten.addmm_.default",
         "aten.bmm.default",
     ]
-    assert [tuple(value.shape) for value in seen.calls[2][1]] == [(4, 3, 2), (4, 2, 3)]
-    assert [value.stride() for value in seen.calls[2][1]] == [(0, 2, 1), (6, 1, 2)]
-    assert seen.calls[1][2] == {"alpha": 2.0}
+    assert [tuple(value.shape) for value in recorded.calls[2][1]] == [(4, 3, 2), (4, 2, 3)]
+    assert [value.stride() for value in recorded.calls[2][1]] == [(0, 2, 1), (6, 1, 2)]
+    assert recorded.calls[1][2] == {"alpha": 2.0}
 
 
 def test_authors_style_loops_take_the_same_way() -> None:
-    """Gradients and weights are the published ones: after 60 steps the loops are where the batched methods
-    are.
+    """Gradients and weights are the published ones: 60 steps lead to where the batched methods are.
 
     FERERO's are left out: the published inner loop is inexact, cold and on another domain. PMTL's and EPO's
     solvers are inexact too, hence their tolerances.
@@ -132,7 +131,7 @@ def test_authors_style_loops_take_the_same_way() -> None:
     runs = loops.some_runs(3)
     x0 = problem.initial(runs)
     steps = 60
-    known = loops.algorithms()
+    algorithms = loops.algorithms()
     for name, tolerance in {
         "ls": 1e-10,
         "tch": 1e-10,
@@ -143,7 +142,7 @@ def test_authors_style_loops_take_the_same_way() -> None:
         "omd_tch": 1e-10,
         "ada_omd_tch": 1e-10,
     }.items():
-        algorithm = known[name]
+        algorithm = algorithms[name]
         rules = {rule: make_output(rule) for rule in algorithm.outputs}
         oracle = Exact(problem, runs)
         state = loop.start(oracle, algorithm, rules, x0, runs, steps)
@@ -161,9 +160,9 @@ def test_products_that_arrive_whole_in_inference_mode_are_counted() -> None:
     x = torch.ones(2, 1, 5, 5)
     w = torch.ones(2, 1, 3, 3)
     for mode in (torch.no_grad, torch.inference_mode):
-        with mode(), floor.Seen() as seen:
+        with mode(), floor.Seen() as recorded:
             _ = a @ a, a[0] @ a[0], torch.nn.functional.conv2d(x, w)
-        assert [str(func.overloadpacket) for func, _, _ in seen.calls] == [
+        assert [str(func.overloadpacket) for func, _, _ in recorded.calls] == [
             "aten.bmm",
             "aten.mm",
             "aten.convolution",

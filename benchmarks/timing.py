@@ -1,6 +1,4 @@
-"""Alternating measurements A, B, ..., A, B, ...:
-on a shared machine the least of several rounds is what repeats.
-"""
+"""Alternating measurements A, B, ..., A, B, ...: on a shared machine the least of several rounds repeats."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ class Sample:
 
 def alternate(cases: Mapping[str, Work], rounds: int) -> dict[str, Sample]:
     """Every case once per round, after one round that does not count."""
-    seen: dict[str, list[float]] = {name: [] for name in cases}
+    times: dict[str, list[float]] = {name: [] for name in cases}
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -44,12 +42,12 @@ def alternate(cases: Mapping[str, Work], rounds: int) -> dict[str, Sample]:
             for name, work in cases.items():
                 seconds = work(max(k, 0))
                 if k >= 0:
-                    seen[name].append(seconds)
+                    times[name].append(seconds)
             gc.collect()
     finally:
         if collecting:
             gc.enable()
-    return {name: Sample(tuple(values)) for name, values in seen.items()}
+    return {name: Sample(tuple(values)) for name, values in times.items()}
 
 
 def timed(work: Callable[[], object], units: int) -> float:

@@ -78,11 +78,11 @@ def compare(name: str, method: str, M: int, rounds: int, slice_s: float) -> Line
         sgd.step()
         sgd.zero_grad()
 
-    own, own_losses = network(name, M)
-    balanced = mobench.Balanced(torch.optim.SGD(own.parameters(), lr=1e-6), method)
+    copy, losses_of_copy = network(name, M)
+    balanced = mobench.Balanced(torch.optim.SGD(copy.parameters(), lr=1e-6), method)
 
     def step() -> None:
-        balanced.step(own_losses())
+        balanced.step(losses_of_copy())
 
     single()
     step()

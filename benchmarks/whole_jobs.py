@@ -35,7 +35,7 @@ SHORT = 6  # jobs of one step for each round
 
 
 def work() -> None:
-    """Runs the jobs that are asked for on stdin, and answers with milliseconds of CPU time."""
+    """Reads jobs from stdin, runs them and prints their milliseconds of CPU time."""
     import mobench
 
     for line in sys.stdin:
@@ -53,13 +53,13 @@ def worker(tree: Path) -> Iterator[subprocess.Popen[str]]:
         pipe = subprocess.PIPE
         with subprocess.Popen(
             line, env=os.environ | places, cwd=folder, stdin=pipe, stdout=pipe, text=True
-        ) as found:
-            yield found
-            assert found.stdin is not None
-            found.stdin.close()
+        ) as process:
+            yield process
+            assert process.stdin is not None
+            process.stdin.close()
 
 
-def asked(process: subprocess.Popen[str], **job: Any) -> float:
+def milliseconds(process: subprocess.Popen[str], **job: Any) -> float:
     """Returns the milliseconds of a job."""
     assert process.stdin is not None
     assert process.stdout is not None
@@ -80,7 +80,7 @@ def main() -> None:
         both = [stack.enter_context(worker(tree)) for tree in (chosen.before, chosen.after)]
 
         def alternate(name: str, seeds: list[int], **job: Any) -> None:
-            times = [[asked(process, seeds=[seed], **job) for process in both] for seed in seeds]
+            times = [[milliseconds(process, seeds=[seed], **job) for process in both] for seed in seeds]
             before, after = zip(*times[1:], strict=True)  # the first does not count
             cells = [f"{min(t):.1f} ({median(t):.1f})" for t in (before, after)]
             ratios = f"{min(before) / min(after):.2f}x ({median(before) / median(after):.2f}x)"

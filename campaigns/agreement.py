@@ -31,8 +31,9 @@ TORCHJD |= {"aligned_mtl": ANY}
 
 @dataclass(frozen=True)
 class Line:
-    """Largest differences of d relative to the gradients (None: not compared), largest residual, and failed
-    of all solves.
+    """Largest differences of d relative to the gradients, largest residual, and counts of solves.
+
+    A difference is None where d was not compared.
     """
 
     name: str
@@ -115,15 +116,15 @@ def compared(name: str) -> tuple[float | None, float | None, str]:
             worst[0] = max(worst[0] or 0.0, _apart(d, other, J))
         J = jacobian("acute" if name in ("nash_mtl", "fairgrad", "fairgrad, half") else "random", RUNS, M)
         d = directions(EXACT[name], J)[0]
-        found = []
+        answers = []
         for r, rows in enumerate(J.numpy()):
             u = prefs[r].numpy() if "preference" in name else np.full(M, 1.0 / M)
             answer = by_definition(name, rows, u)
             if answer is not None:
-                found.append(torch.from_numpy(answer[0]))
+                answers.append(torch.from_numpy(answer[0]))
                 by = answer[1]
-        if found:
-            worst[1] = max(worst[1] or 0.0, _apart(d, torch.stack(found), J))
+        if answers:
+            worst[1] = max(worst[1] or 0.0, _apart(d, torch.stack(answers), J))
     return worst[0], worst[1], by
 
 
@@ -180,7 +181,7 @@ bounds the difference) or its formula in NumPy, on J itself. Residuals and faile
 
 
 def main(arguments: Sequence[str] | None = None) -> str:
-    """Measure and write what was asked for."""
+    """Measures, and writes the file that the options name."""
     parser = argparse.ArgumentParser(prog="python -m campaigns.agreement", description=__doc__)
     parser.add_argument("--output", type=Path, help="Markdown file")
     parser.add_argument("--only", help="comma-separated names; default: all")

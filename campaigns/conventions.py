@@ -93,7 +93,7 @@ def ours(name: str, u: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison: what it is about, what was found, and both numbers at the stated point."""
+    """One comparison: its subject, its verdict, and both numbers at the stated point."""
 
     kind: str
     name: str
@@ -123,13 +123,13 @@ def problem_rows(library: str) -> Iterator[Row]:
             note = f"it fails with {type(error).__name__}"
             yield Row("problem", name, library, version(library), "fails", here, "", note)
             continue
-        found = compare(a, b)
+        comparison = compare(a, b)
         note = ""
-        if found.kind != "same":
+        if comparison.kind != "same":
             wrong = np.abs(a - b).max(0) > 1e-6 * np.abs(a).max(0)
             names = ", ".join(f"f_{m + 1}" for m in np.flatnonzero(wrong))
-            note = f"differs in {names}; at most {found.difference:.3g} of its size"
-        yield Row("problem", name, library, version(library), found.kind, here, numbers(b[0]), note)
+            note = f"differs in {names}; at most {comparison.difference:.3g} of its size"
+        yield Row("problem", name, library, version(library), comparison.kind, here, numbers(b[0]), note)
 
 
 # indicators, of six points below a front of 101
@@ -255,11 +255,13 @@ def indicators(library: str) -> dict[str, Callable[[], float]]:
 
 def indicator_rows(library: str) -> Iterator[Row]:
     """Compares a library's indicators with the formulas."""
-    known = defined()
+    definitions = defined()
     for name, compute in indicators(library).items():
         value = float(np.mean(compute()))
-        kind = "same" if math.isclose(value, known[name][0], rel_tol=1e-9) else "another"
-        yield Row("indicator", name, library, version(library), kind, numbers(known[name][0]), numbers(value))
+        kind = "same" if math.isclose(value, definitions[name][0], rel_tol=1e-9) else "another"
+        yield Row(
+            "indicator", name, library, version(library), kind, numbers(definitions[name][0]), numbers(value)
+        )
 
 
 # methods: the direction of three gradients in R^4, at their size and at a millionth of it
@@ -298,14 +300,14 @@ def method_rows(library: str) -> Iterator[Row]:
         return
     theirs: Any = import_module("torchjd.aggregation")
 
-    for method, (own, name, options) in METHODS.items():
+    for label, (method, name, options) in METHODS.items():
         for size in SIZES:
-            a = direction(own, size * J)
+            a = direction(method, size * J)
             b = getattr(theirs, name)(**options)(torch.from_numpy(size * J)).numpy()
             gap = float(np.abs(a - b).max() / np.abs(a).max())
             kind = "same" if gap < 1e-6 else "another"
             note = f"largest difference {gap:.1e} of the direction"
-            about = f"{method}, gradients times {size:g}"
+            about = f"{label}, gradients times {size:g}"
             yield Row("method", about, library, version(library), kind, numbers(a), numbers(b), note)
 
 
@@ -400,7 +402,7 @@ def definition(kind: str, name: str) -> str:
 def page(rows: pd.DataFrame) -> str:
     """Returns docs/conventions.md."""
     parts = [INTRO.format(points=POINTS, stated=STATED)]
-    newest = {str(library): last_version(part["version"]) for library, part in rows.groupby("library")}
+    newest = {str(library): max(part["version"], key=Version) for library, part in rows.groupby("library")}
     tried = ", ".join(f"{library} {newest[library]}" for library in sorted(newest) if library != "mobench")
     parts.append(f"Libraries: {tried}.\n")
     for kind, (title, words) in SECTIONS.items():
@@ -433,11 +435,6 @@ def page(rows: pd.DataFrame) -> str:
     return "\n".join(parts)
 
 
-def last_version(versions: pd.Series) -> str:
-    """Returns the newest of some versions."""
-    return str(max(versions, key=Version))
-
-
 def oldest_like(rows: pd.DataFrame) -> str:
     """Returns the oldest tried version from which on the verdict was that of the newest."""
     ordered = rows.sort_values("version", key=lambda column: column.map(Version), ascending=False)
@@ -455,14 +452,16 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--rows", type=Path, default=ROWS)
     parser.add_argument("--draw", action="store_true", help="write the page from the rows, without measuring")
-    given = parser.parse_args()
-    known = (
-        pd.read_csv(given.rows, dtype=str, keep_default_na=False) if given.rows.exists() else pd.DataFrame()
+    options = parser.parse_args()
+    earlier = (
+        pd.read_csv(options.rows, dtype=str, keep_default_na=False)
+        if options.rows.exists()
+        else pd.DataFrame()
     )
-    new = pd.DataFrame() if given.draw else measured()
-    rows = pd.concat([known, new], ignore_index=True).drop_duplicates(KEY, keep="last")
-    rows.to_csv(given.rows, index=False)
-    given.output.write_text(page(rows))
+    new = pd.DataFrame() if options.draw else measured()
+    rows = pd.concat([earlier, new], ignore_index=True).drop_duplicates(KEY, keep="last")
+    rows.to_csv(options.rows, index=False)
+    options.output.write_text(page(rows))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
-"""The fault campaign: `python -m campaigns.faults --kills 200` (make faults), and smaller pieces of it in the
-test suite.
+"""The fault campaign: `python -m campaigns.faults --kills 200` (make faults), in part in the test suite.
 
 Processes that run jobs are killed (SIGKILL) at random moments, again and again, until every job is done.
 Then: no row of a job that had finished is lost, no folder is unreadable, and every job's rows are those of an
@@ -111,13 +110,13 @@ CASES: dict[str, tuple[str, ...]] = {
     ),
 }
 # the other algorithms, with little work each, for there are many
-_NAMED = {word.removeprefix("algorithm=") for case in CASES.values() for word in case}
-CASES |= {name: (f"algorithm={name}", "steps=150") for name in choices("algorithm") if name not in _NAMED}
+_COVERED = {word.removeprefix("algorithm=") for case in CASES.values() for word in case}
+CASES |= {name: (f"algorithm={name}", "steps=150") for name in choices("algorithm") if name not in _COVERED}
 
 
 @dataclass
 class Tally:
-    """What a campaign did and found."""
+    """Counts of a campaign, and the faults that it has shown."""
 
     kills: int = 0
     finished_before: int = 0  # kills that came too late
@@ -182,8 +181,9 @@ def kill_jobs(
     each: int = 8,
     say: Callable[[str], None] = print,
 ) -> Tally:
-    """Kill single jobs of these cases in turn until there were so many kills, at most `each` in one job,
-    which then ends.
+    """Kills single jobs of these cases in turn until there were so many kills.
+
+    A job is killed at most `each` times and then ends.
     """
     rng = random.Random(seed)
     tally = Tally()
@@ -193,8 +193,8 @@ def kill_jobs(
         for name in cases:
             if tally.kills >= kills:
                 break
-            own = CASES[name][0].startswith("protocol=")  # brings preferences and seeds of its own
-            config = composed(*CASES[name], *(SMALL[2:] if own else SMALL))
+            has_protocol = CASES[name][0].startswith("protocol=")  # brings preferences and seeds of its own
+            config = composed(*CASES[name], *(SMALL[2:] if has_protocol else SMALL))
             whole = run_job(config, root / f"whole-{round_}")
             assert whole.status == "done", whole.error
             length = float(JobFolder(whole.folder).meta()["seconds_wall"])
@@ -237,13 +237,13 @@ def children(pid: int) -> list[int]:
             with contextlib.suppress(OSError):
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
                 parents.setdefault(int(fields[1]), []).append(int(entry.name))
-    found = []
+    descendants = []
     stack = [pid]
     while stack:
         below = parents.get(stack.pop(), [])
-        found += below
+        descendants += below
         stack += below
-    return found
+    return descendants
 
 
 SWEEP = (
@@ -258,9 +258,7 @@ SWEEP = (
 def kill_sweeps(
     launcher: Sequence[str], kills: int, root: Path, seed: int = 0, say: Callable[[str], None] = print
 ) -> Tally:
-    """Kill random processes of a sweep, its own or a worker's,
-    and give the same command again until it ends with 0.
-    """
+    """Kills random processes of a sweep, workers included, and repeats the command until it ends with 0."""
     rng = random.Random(seed)
     tally = Tally()
     began = time.monotonic()
@@ -310,7 +308,7 @@ def kill_sweeps(
 
 @contextlib.contextmanager
 def slurm(base: Path) -> Iterator[dict[str, str]]:
-    """A Slurm of our own; the environment in which its commands find it.
+    """Starts a Slurm; yields the environment in which its commands find it.
 
     Raises RuntimeError with the reason if it cannot be.
     """
@@ -408,9 +406,11 @@ def disturb_slurm(
                 plan.pop()
                 tally.kills += 1
                 say(f"{what}: {folder.key} at step {now.get('step')}")
-    asked = ["scontrol", "--oneliner", "show", "jobs"]
-    shown = subprocess.run(asked, env=environment(target, **env), capture_output=True, text=True, check=True)
-    tally.requeued = sum(int(n) for n in re.findall(r"Restarts=(\d+)", shown.stdout))
+    query = ["scontrol", "--oneliner", "show", "jobs"]
+    listing = subprocess.run(
+        query, env=environment(target, **env), capture_output=True, text=True, check=True
+    )
+    tally.requeued = sum(int(n) for n in re.findall(r"Restarts=(\d+)", listing.stdout))
     if plan:
         tally.faults.append(f"the sweep was over before {len(plan)} of the disturbances")
     if process.returncode:
@@ -454,40 +454,46 @@ def main() -> int:
     parser.add_argument("--output", type=Path, help="the page to write, such as docs/reliability.md")
     parser.add_argument("--each", type=int, default=8, help="kills of one job at most, before it ends")
     parser.add_argument("--only", choices=("jobs", "sweeps", "slurm"), help="a part of the campaign")
-    given = parser.parse_args()
+    options = parser.parse_args()
     base = Path(tempfile.mkdtemp(prefix="mobench-faults-"))
     rows: list[tuple[str, Tally]] = []
     try:
-        swept = given.kills // 10
-        if given.only in (None, "jobs"):
-            kills = given.kills if given.only else given.kills - 2 * swept
+        swept = options.kills // 10
+        if options.only in (None, "jobs"):
+            kills = options.kills if options.only else options.kills - 2 * swept
             rows.append(
                 (
                     "single jobs, one process each",
-                    kill_jobs(list(CASES), kills, base / "jobs", given.seed, given.each),
+                    kill_jobs(list(CASES), kills, base / "jobs", options.seed, options.each),
                 )
             )
-        for name, launcher in LAUNCHERS.items() if given.only in (None, "sweeps") else ():
+        for name, launcher in LAUNCHERS.items() if options.only in (None, "sweeps") else ():
             (base / name).mkdir()
             rows.append(
-                (f"sweeps of 8 jobs with {name}", kill_sweeps(launcher, swept, base / name, given.seed))
+                (f"sweeps of 8 jobs with {name}", kill_sweeps(launcher, swept, base / name, options.seed))
             )
-        if given.only in (None, "slurm"):
+        if options.only in (None, "slurm"):
             (base / "slurm").mkdir()
             try:
                 with slurm(base / "daemons") as env:
                     tally = disturb_slurm(
-                        TWENTY_FOUR, base / "slurm", env, kills=8, preemptions=8, evictions=2, seed=given.seed
+                        TWENTY_FOUR,
+                        base / "slurm",
+                        env,
+                        kills=8,
+                        preemptions=8,
+                        evictions=2,
+                        seed=options.seed,
                     )
                 rows.append(("24 jobs on a real single-node Slurm", tally))
             except RuntimeError as reason:
                 print(f"no Slurm: {reason}")
     finally:
         shutil.rmtree(base, ignore_errors=True)
-    text = page(rows, given.kills, given.seed)
+    text = page(rows, options.kills, options.seed)
     print(text)
-    if given.output:
-        given.output.write_text(text)
+    if options.output:
+        options.output.write_text(text)
     return 1 if any(tally.faults for _, tally in rows) else 0
 
 
@@ -521,8 +527,8 @@ def page(rows: Sequence[tuple[str, Tally]], kills: int, seed: int) -> str:
             if "Slurm" in name
             else ["–", "–"]
         )
-        seen = [*on_disk, t.requeued if "Slurm" in name else "–"]
-        numbers = [t.kills, *seen, t.jobs, len(t.faults), f"{t.seconds / 60:.1f}"]
+        counts = [*on_disk, t.requeued if "Slurm" in name else "–"]
+        numbers = [t.kills, *counts, t.jobs, len(t.faults), f"{t.seconds / 60:.1f}"]
         lines.append(f"| {name} | {' | '.join(map(str, numbers))} |")
     lines += ["", *(f"- fault: {fault}" for _, t in rows for fault in t.faults)]
     lines += [

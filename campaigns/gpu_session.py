@@ -37,8 +37,9 @@ IMAGES = ("ferero/fig5", "ferero/table2", "ferero/table8")
 
 @dataclass(frozen=True)
 class Part:
-    """A module with its arguments, at full size and in a rehearsal; `needs`: a folder or one of several below
-    the folder of the data.
+    """A module with its arguments, at full size and in a rehearsal.
+
+    needs: folders below the folder of the data.
     """
 
     name: str
@@ -94,8 +95,8 @@ class Session:
         """How each part ended the last time, at this commit."""
         if not self.path.exists():
             return {}
-        found: dict[str, Any] = json.loads(self.path.read_text())
-        return found["parts"] if found["code"] == self.version else {}
+        record: dict[str, Any] = json.loads(self.path.read_text())
+        return record["parts"] if record["code"] == self.version else {}
 
     def command(self, part: Part) -> list[str]:
         """The part in this Python; a rehearsal inside the pretended device."""
@@ -124,9 +125,9 @@ class Session:
         return self._note(part, state, time.monotonic() - begun)
 
     def _note(self, part: Part, state: str, seconds: float) -> str:
-        told = {"state": state, "seconds": round(seconds, 1), "command": list(part.command)}
-        found = {"code": self.version, "parts": self.ended() | {part.name: told}}
-        write_atomic(self.path, json.dumps(found, indent=1).encode())
+        entry = {"state": state, "seconds": round(seconds, 1), "command": list(part.command)}
+        record = {"code": self.version, "parts": self.ended() | {part.name: entry}}
+        write_atomic(self.path, json.dumps(record, indent=1).encode())
         if state != "skipped":
             print(f"{part.name}: {state} after {seconds:.0f} s", flush=True)
         if state == "failed":
@@ -154,20 +155,20 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the parts that were asked for; 1 if one failed or was stopped, so that a script goes on."""
+    """Runs the parts that the options name; 1 if one failed or was stopped, so that a script goes on."""
     folder = outputs_root() / "gpu"
-    known = {part.name: part for part in parts(folder)}
+    by_name = {part.name: part for part in parts(folder)}
     parser = argparse.ArgumentParser(prog="python -m campaigns.gpu_session", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(known)} (default: all)")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(by_name)} (default: all)")
     parser.add_argument("--minutes", type=float, default=45.0, help="for all parts together (default: 45)")
     parser.add_argument("--rehearse", action="store_true", help="smoke scale on a pretended GPU")
     parser.add_argument("--list", action="store_true", help="print the commands, run nothing")
     chosen = parser.parse_args(arguments)
-    if unknown := [name for name in chosen.parts if name not in known]:
-        parser.error(f"no part is called {', '.join(unknown)}; choose from {', '.join(known)}")
+    if unknown := [name for name in chosen.parts if name not in by_name]:
+        parser.error(f"no part is called {', '.join(unknown)}; choose from {', '.join(by_name)}")
     data = Path(os.environ.get("MOBENCH_DATA") or "data").resolve()
     session = Session(folder, data, chosen.rehearse)
-    todo = [known[name] for name in chosen.parts or known]
+    todo = [by_name[name] for name in chosen.parts or by_name]
     if chosen.list:
         for part in todo:
             print(f"{part.name} ({part.minutes:g} minutes): {' '.join(session.command(part))}")

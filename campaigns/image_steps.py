@@ -18,19 +18,19 @@ import sys
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-KNOWN = ("ARG", "FROM", "SHELL", "ENV", "WORKDIR", "COPY", "RUN", "CMD")
+INSTRUCTIONS = ("ARG", "FROM", "SHELL", "ENV", "WORKDIR", "COPY", "RUN", "CMD")
 
 
 def steps(text: str) -> list[tuple[str, str]]:
     """Instruction and argument of each step, continued lines joined."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    found = []
+    instructions = []
     for line in re.sub(r"\\\n\s*", "", "\n".join(lines)).splitlines():
         name, _, argument = line.partition(" ")
-        if name not in KNOWN:
-            raise ValueError(f"Dockerfile: {name} is not known here; known are {', '.join(KNOWN)}.")
-        found.append((name, argument))
-    return found
+        if name not in INSTRUCTIONS:
+            raise ValueError(f"Dockerfile: {name} is not known here; known are {', '.join(INSTRUCTIONS)}.")
+        instructions.append((name, argument))
+    return instructions
 
 
 def build(folder: Path) -> None:
@@ -41,8 +41,10 @@ def build(folder: Path) -> None:
     """
     home = folder.with_name(f"{folder.name}-home")
     home.mkdir(parents=True)
-    kept = {name: os.environ[name] for name in os.environ if not name.startswith(("MOBENCH_", "VIRTUAL_ENV"))}
-    environment = kept | {"HOME": str(home)}
+    inherited = {
+        name: os.environ[name] for name in os.environ if not name.startswith(("MOBENCH_", "VIRTUAL_ENV"))
+    }
+    environment = inherited | {"HOME": str(home)}
     shell = ["/bin/sh", "-c"]
     workdir = ""
     for name, argument in steps((REPOSITORY / "Dockerfile").read_text()):

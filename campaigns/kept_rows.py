@@ -60,10 +60,10 @@ def jobs(seconds: float) -> Iterator[dict[str, object]]:
     for key in sorted((key for key in took if took[key] <= seconds), key=took.__getitem__):
         files = {f"runs/{key}/{path.name}": path.read_bytes() for path in (root / key).iterdir()}
         number = len(pd.read_csv(root / key / "final.csv"))
-        found = rerun(files, {key: range(number)}, data, lambda line: None)
-        count = Counter(one.outcome for one in found)
-        words = next((one.words for one in found if one.outcome in (OUTSIDE, NOT_RUN)), "")
-        words = words or next((one.words for one in found if one.words), "")
+        results = rerun(files, {key: range(number)}, data, lambda line: None)
+        count = Counter(one.outcome for one in results)
+        words = next((one.words for one in results if one.outcome in (OUTSIDE, NOT_RUN)), "")
+        words = words or next((one.words for one in results if one.words), "")
         yield {"group": "job", "name": key, "rows": number, **count, "words": words}
 
 
@@ -71,16 +71,16 @@ def boards(
     names: list[str], without: list[str], replication: int, perturb: float
 ) -> Iterator[dict[str, object]]:
     """Runs the pairs of boards again, and yields a line for each board and method."""
-    kept = rows.kept(replication)
-    kept = kept[kept["board"].isin(names) & ~kept["method"].isin(without)]
+    stored = rows.kept(replication)
+    stored = stored[stored["board"].isin(names) & ~stored["method"].isin(without)]
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         git("worktree", "add", "--detach", str(tree), "HEAD")
         try:
-            now = _again(tree, Path(folder) / "outputs", kept, perturb)
+            now = _again(tree, Path(folder) / "outputs", stored, perturb)
         finally:
             git("worktree", "remove", "--force", str(tree))
-    both = kept.merge(now, "left", list(rows.KEY), suffixes=("", "_now"), validate="one_to_one")
+    both = stored.merge(now, "left", list(rows.KEY), suffixes=("", "_now"), validate="one_to_one")
     group = f"replication {replication}{f', starts times 1 + {perturb:g}' if perturb else ''}"
     for (board, method), pair in both.groupby(["board", "method"]):
         different = _differ(pair, "score") | _differ(pair, "angle")
@@ -102,10 +102,10 @@ def _differ(pair: pd.DataFrame, name: str) -> pd.Series:
     return ((now - then).abs() > ROUNDING * then.abs()) | (then.isna() != now.isna())
 
 
-def _again(tree: Path, outputs: Path, kept: pd.DataFrame, perturb: float) -> pd.DataFrame:
+def _again(tree: Path, outputs: Path, stored: pd.DataFrame, perturb: float) -> pd.DataFrame:
     """Returns the rows that the program in `tree` computes where it has none of the kept ones."""
-    names, (replication,) = kept["board"].unique(), kept["replication"].unique()
-    methods = sorted(kept["method"].unique())
+    names, (replication,) = stored["board"].unique(), stored["replication"].unique()
+    methods = sorted(stored["method"].unique())
     for path in (tree / "experiments" / "results" / "cross").glob("*.csv.gz"):
         frame = rows.read(path)
         again = frame["board"].isin(names) & frame["method"].isin(methods)

@@ -98,7 +98,7 @@ NADIR = (0.67, 0.74)  # three times the single-task test losses at laptop scale,
 def covered(rows: mobench.Run) -> pd.Series:
     """Returns 100 times the hypervolume of a seed's three points of test losses."""
     points = by_ray(rows, "test_loss_1", "test_loss_2")
-    volumes = [100.0 * hypervolume(own, NADIR) for own in points.transpose(1, 0, 2)]
+    volumes = [100.0 * hypervolume(of_seed, NADIR) for of_seed in points.transpose(1, 0, 2)]
     return pd.Series(volumes, index=np.sort(rows.final["seed"].unique()))
 
 
@@ -134,7 +134,7 @@ CELLS = (
 )
 
 
-KEPT = results_root() / "runs"
+STORED = results_root() / "runs"
 OF_PAPER = "federatedimages-ls-7497007376"  # FedAvg, MNIST C=5, seeds 1 to 3 at the paper's scale
 
 
@@ -176,34 +176,34 @@ def run(cell: Cell, seeds: tuple[int, ...], outputs: Path) -> pd.Series:
     command = [sys.executable, "-m", "mobench", *job, *cell.overrides, f"seeds={list(seeds)}", "logger=local"]
     subprocess.run(command, env={**os.environ, FOLDER: str(outputs)}, check=True, stdout=subprocess.DEVNULL)
     (folder,) = (outputs / "runs").iterdir()
-    found = cell.measured(mobench.load(folder))
-    missing = [seed for seed in seeds if not np.isfinite(found.get(seed, np.nan))]
+    numbers = cell.measured(mobench.load(folder))
+    missing = [seed for seed in seeds if not np.isfinite(numbers.get(seed, np.nan))]
     if missing:
         raise SystemExit(f"{cell.table}, {cell.name}: seeds {missing} have no number")
-    return found
+    return numbers
 
 
 def checked(cell: Cell, outputs: Path) -> Line:
     """Runs a cell's seeds, unless their rows are kept, and then the other seed."""
     if cell.kept:
-        values = cell.measured(mobench.load(KEPT / cell.kept))
+        values = cell.measured(mobench.load(STORED / cell.kept))
     else:
         values = run(cell, cell.seeds, outputs / "table")
-    found = run(cell, (cell.other,), outputs / "other")[cell.other]
+    number = run(cell, (cell.other,), outputs / "other")[cell.other]
     mean = float(values.mean())
-    return Line(cell.table, cell.name, mean, float(values.std()), len(values), cell.other, float(found))
+    return Line(cell.table, cell.name, mean, float(values.std()), len(values), cell.other, float(number))
 
 
 def published_cells() -> list[Line]:
     """Kept rows of other seeds, beside the means and deviations of ten seeds that the paper prints."""
-    rows = mobench.load(KEPT / OF_PAPER)
+    rows = mobench.load(STORED / OF_PAPER)
     scenario = Scenario("m5", {"ls": rows})
     lines = []
     for metric, name in METRICS.items():
         mean, deviation = scenario.printed(FED, metric)
-        for seed, found in column(name)(rows).items():
+        for seed, number in column(name)(rows).items():
             cell = f"FedAvg, MNIST C=5: {metric}, as published"
-            lines.append(Line("omd_tch/table2", cell, mean, deviation, SEEDS, int(str(seed)), float(found)))
+            lines.append(Line("omd_tch/table2", cell, mean, deviation, SEEDS, int(str(seed)), float(number)))
     return lines
 
 
@@ -218,15 +218,15 @@ def page(lines: list[Line]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--output", type=Path, help="where the page is written (default: standard output)")
-    given = parser.parse_args()
+    options = parser.parse_args()
     lines = []
     for cell in CELLS:
         with tempfile.TemporaryDirectory() as folder:
             lines.append(checked(cell, Path(folder)))
         print(lines[-1], file=sys.stderr)
     text = page([*lines, *published_cells()])
-    if given.output:
-        given.output.write_text(text)
+    if options.output:
+        options.output.write_text(text)
     else:
         print(text)
 

@@ -67,11 +67,11 @@ def test_a_part_without_its_data_is_skipped(session: Session, capsys: pytest.Cap
 
 
 def test_commands_name_what_there_is(tmp_path: Path) -> None:
-    known = {f"{folder.name}/{id}" for folder in _experiments() for id in _ids(folder)}
+    names = {f"{folder.name}/{id}" for folder in _experiments() for id in _ids(folder)}
     for work in gpu_session.parts(tmp_path):
         for command in (work.command, work.rehearsal):
             ids = [word for word in command if word.startswith("+experiment=")]
-            assert set(",".join(ids).removeprefix("+experiment=").split(",")) - {""} <= known
+            assert set(",".join(ids).removeprefix("+experiment=").split(",")) - {""} <= names
             data = [word.removeprefix("data=") for word in command if word.startswith("data=")]
             assert set(data) <= set(choices("data"))
 
@@ -102,8 +102,8 @@ def test_the_benchmark_runs_to_its_end_on_a_pretended_gpu(
 ) -> None:
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
     assert main(["--rehearse", "benchmark"]) == 0, capsys.readouterr().out
-    found = json.loads((tmp_path / "gpu" / "benchmark.json").read_text())
-    assert all("error" not in case for case in found["cases"].values())
+    results = json.loads((tmp_path / "gpu" / "benchmark.json").read_text())
+    assert all("error" not in case for case in results["cases"].values())
     page = (tmp_path / "gpu" / "performance_gpu.md").read_text()
     assert "its numbers mean nothing" in page
-    assert page.count("\n| ") == 2 + len(found["cases"])
+    assert page.count("\n| ") == 2 + len(results["cases"])

@@ -20,8 +20,8 @@ def test_one_more_run_lies_in_its_interval_as_often_as_the_interval_says() -> No
     means = draws[:, :5].mean(1)
     deviations = draws[:, :5].std(1, ddof=1)
     inside = [
-        dataclasses.replace(LINE, mean=mean, deviation=deviation, found=found).inside
-        for mean, deviation, found in zip(means, deviations, draws[:, 5], strict=True)
+        dataclasses.replace(LINE, mean=mean, deviation=deviation, found=number).inside
+        for mean, deviation, number in zip(means, deviations, draws[:, 5], strict=True)
     ]
     assert np.mean(inside) == pytest.approx(0.95, abs=0.005)
 

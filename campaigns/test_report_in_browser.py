@@ -168,10 +168,10 @@ const scenarios = {
 def chromium() -> str:
     """A Chromium on the path, or skip."""
     names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    found = next((p for n in names if (p := shutil.which(n))), None)
-    if found is None:
+    path = next((p for n in names if (p := shutil.which(n))), None)
+    if path is None:
         pytest.skip(f"no browser: none of {', '.join(names)} is on PATH")
-    return found
+    return path
 
 
 QUESTIONS = r"""<!doctype html><html><head><meta charset="utf-8"></head><body><script>

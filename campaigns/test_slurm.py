@@ -1,6 +1,4 @@
-"""A sweep on a real Slurm, one node, started and stopped here;
-`make faults` runs 24 jobs with 18 disturbances.
-"""
+"""A sweep on a real Slurm, one node, started and stopped here (`make faults` runs 24 disturbed jobs)."""
 
 from __future__ import annotations
 
@@ -70,6 +68,6 @@ def test_the_tutorial_on_slurm(place: Path, tmp_path: Path, cluster: dict[str, s
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = [JobFolder(path) for path in (tmp_path / "outputs" / "runs").iterdir()]
-    assert {f.key.rpartition("-")[0] for f in found} == {"valley-heavyball", "vlmop2-heavyball"}
-    assert all((f.final()["status"] == "done").all() for f in found)
+    folders = [JobFolder(path) for path in (tmp_path / "outputs" / "runs").iterdir()]
+    assert {f.key.rpartition("-")[0] for f in folders} == {"valley-heavyball", "vlmop2-heavyball"}
+    assert all((f.final()["status"] == "done").all() for f in folders)

@@ -50,7 +50,7 @@ def drawn(tree: Path, outputs: Path, artifact: str, overrides: list[str]) -> dic
     return {c["id"]: c for c in json.loads(path.read_text())} if path.exists() else {}
 
 
-def first_rows(artifact: str, jobs: list[str]) -> str:
+def first_rows(jobs: list[str]) -> str:
     """Returns the commit that added the first rows of an artifact's jobs, under whatever name."""
     added = [
         git("log", "--follow", "-M50%", "--diff-filter=A", "--format=%ct %H", "--", f"{RUNS}/{job}/final.csv")
@@ -79,7 +79,7 @@ def state(before: str, now: str) -> str:
 
 def compared(artifact: str, overrides: list[str], jobs: list[str], scratch: Path) -> list[dict[str, str]]:
     """Returns a line for each claim of an artifact."""
-    commit = first_rows(artifact, jobs)
+    commit = first_rows(jobs)
     if not commit:
         return []
     tree = scratch / commit[:10]
@@ -91,13 +91,13 @@ def compared(artifact: str, overrides: list[str], jobs: list[str], scratch: Path
     for id, claim in now.items():
         old = before.get(id, {}).get("tolerance", "")
         is_now = claim["tolerance"]
-        found = state(old, is_now) if before else "not drawn then"
+        verdict = state(old, is_now) if before else "not drawn then"
         lines.append(
             {
                 "artifact": artifact,
                 "claim": id,
                 "rows": commit[:10],
-                "state": found,
+                "state": verdict,
                 "before": old,
                 "now": is_now,
             }
@@ -111,12 +111,12 @@ def main() -> None:
     )
     parser.add_argument("only", nargs="*")
     only = parser.parse_args().only
-    kept = yaml.safe_load((RESULTS / "artifacts.yaml").read_text())
+    by_artifact = yaml.safe_load((RESULTS / "artifacts.yaml").read_text())
     rows = csv.DictReader(TABLE.read_text().splitlines()) if TABLE.exists() else ()
     table = {(row["artifact"], row["claim"]): dict(row) for row in rows}
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
-        for artifact, overrides in kept.items():
+        for artifact, overrides in by_artifact.items():
             if only and artifact not in only:
                 continue
             settings = [o for o in overrides if not o.startswith(("scale=", "data=", "seeds="))]

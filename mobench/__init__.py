@@ -56,9 +56,7 @@ def _version() -> str:
 
 
 def __getattr__(name: str) -> Any:
-    """The Python interface, imported when it is asked for: it needs torch,
-    for which `mobench --help` need not wait.
-    """
+    """Returns a name of the Python interface, imported on first use, since torch takes seconds to import."""
     if name == "__version__":
         return _version()
     if name in __all__:

@@ -1,5 +1,4 @@
-"""mobench from Python: `run` one job, `load` its rows, make a problem of `objectives` or `networks` of one's
-own.
+"""mobench from Python: `run` and `load` jobs, and make problems of one's own.
 
     rows = mobench.run(problem="vlmop2", algorithm="ferero", preferences=10, seeds=[0, 1, 2], steps=200)
     mobench.load(rows).history
@@ -66,7 +65,7 @@ ATTRIBUTE = "mobench_folder"  # of the rows that `run` returns
 
 
 class Run(JobRows):
-    """A job folder, read when asked.
+    """A job folder; each file is read on first use.
 
     Attributes:
         final: DataFrame, a row per run and output rule: run, seed, preference_1.., f_1.., status, measures.
@@ -82,7 +81,7 @@ class Run(JobRows):
 
     @property
     def path(self) -> Path:
-        """The folder."""
+        """Path of the folder."""
         return self.folder.path
 
     def __repr__(self) -> str:
@@ -103,16 +102,16 @@ class Objectives:
     def __repr__(self) -> str:
         return f"<mobench problem {self.keys['title']!r} of {self.keys['variables']} variables>"
 
-    def choices(self, given: Collection[str]) -> dict[str, Any]:
-        """Keys beside the problem's that are as this problem needs them, unless they are `given`."""
+    def choices(self, user_keys: Collection[str]) -> dict[str, Any]:
+        """Returns settings of other parts that this problem needs, but those that the user sets."""
         assert isinstance(self.functions, Functions)
         data = self.functions.data
         if data is None or data.batch_size is None:
             return {}
-        return _epochs(data, given)
+        return _epochs(data, user_keys)
 
     def code(self) -> str:
-        """The hash of what the functions compute.
+        """Returns the hash of the functions' code and data.
 
         Raises:
             Opaque: there is none.
@@ -120,30 +119,31 @@ class Objectives:
         return fingerprint(self.functions.identity)
 
     @contextlib.contextmanager
-    def chosen(self, given: Collection[str] = ()) -> Iterator[list[str]]:
-        """The overrides that choose this problem, which holds inside the block.
+    def chosen(self, user_keys: Collection[str] = ()) -> Iterator[list[str]]:
+        """Yields the overrides that choose this problem; jobs find its functions inside the block.
 
         Args:
-            given: keys that the user sets.
+            user_keys: keys that the user sets.
         """
         code = _hashed(self.functions.identity)
         with serving(code, self.functions):
-            yield self.overrides(code, given)
+            yield self.overrides(code, user_keys)
 
-    def overrides(self, code: str, given: Collection[str]) -> list[str]:
+    def overrides(self, code: str, user_keys: Collection[str]) -> list[str]:
         """Returns the overrides that choose this problem, whose functions jobs find under `code`."""
         keys = {"_target_": f"{self.kind.__module__}.{self.kind.__qualname__}", "code": code, **self.keys}
-        own = [f"++problem.{key}={compose.text(value, key)}" for key, value in keys.items()]
-        others = [f"{key}={compose.text(value, key)}" for key, value in self.choices(given).items()]
-        return ["~problem", *own, *others]
+        of_problem = [f"++problem.{key}={compose.text(value, key)}" for key, value in keys.items()]
+        others = [f"{key}={compose.text(value, key)}" for key, value in self.choices(user_keys).items()]
+        return ["~problem", *of_problem, *others]
 
     def solutions(self, rows: str | os.PathLike[str] | pd.DataFrame, output: str | None = None) -> list[Any]:
-        """The solutions of a job of this problem, in the order of its rows: tensors (P,), or dictionaries of
-        tensors where the functions take those.
+        """Returns the solutions of a job of this problem, in the order of its rows.
+
+        They are tensors (P,), or dictionaries of tensors where the functions take those.
 
         Args:
-            rows: what `run` returned, or some of these rows; or the folder of the job, from any process that
-                defines the same problem.
+            rows: all or some of the rows of `run`; or the folder of the job, from any process that defines
+                the same problem.
             output: the output rule; default: that of the first row.
 
         Raises:
@@ -153,7 +153,7 @@ class Objectives:
         return [self.parts(theta[run]) for run in runs]
 
     def parts(self, x: torch.Tensor) -> Any:
-        """One solution as the functions take it."""
+        """Returns one solution in the form that the functions take."""
         assert isinstance(self.functions, Functions)
         arrangement = self.functions.arrangement
         return x if arrangement is None else arrangement.parts(x)
@@ -161,27 +161,27 @@ class Objectives:
     def _solved(
         self, rows: str | os.PathLike[str] | pd.DataFrame, output: str | None
     ) -> tuple[Run, torch.Tensor, list[int]]:
-        """A job of this problem, all of its solutions (R, P), and the runs that the rows are of."""
-        found = load(rows)
-        if found.config["problem"].get("code") != self.code():
+        """Returns the job of some rows, all of its solutions (R, P), and the numbers of the rows' runs."""
+        job = load(rows)
+        if job.config["problem"].get("code") != self.code():
             raise StoreError(
-                f"{found.path} was computed by other functions, another module, other losses or other data "
+                f"{job.path} was computed by other functions, another module, other losses or other data "
                 "than this problem's; define the problem as it was."
             )
-        chosen = rows if isinstance(rows, pd.DataFrame) else found.final
-        if chosen.empty:
-            return found, torch.zeros(0, 0), []
-        rule = output or str(chosen["output"].iloc[0])
-        if rule not in found.solutions:
+        selected = rows if isinstance(rows, pd.DataFrame) else job.final
+        if selected.empty:
+            return job, torch.zeros(0, 0), []
+        rule = output or str(selected["output"].iloc[0])
+        if rule not in job.solutions:
             raise StoreError(
-                f"There is no output {rule!r} in {found.path}.{suggest(rule, list(found.solutions))}"
+                f"There is no output {rule!r} in {job.path}.{suggest(rule, list(job.solutions))}"
             )
-        runs = chosen.loc[chosen["output"] == rule, "run"].tolist()
-        return found, torch.from_numpy(found.solutions[rule]), runs
+        runs = selected.loc[selected["output"] == rule, "run"].tolist()
+        return job, torch.from_numpy(job.solutions[rule]), runs
 
 
 def _hashed(identity: Any) -> str:
-    """The hash of what functions compute; if there is none, a name that nothing else has, and a warning."""
+    """Returns the hash of functions; if there is none, a unique name, after a warning."""
     try:
         return fingerprint(identity)
     except Opaque as reason:
@@ -204,52 +204,52 @@ class OwnNetworks(Objectives):
             f"{probe.losses} losses, {self.functions.data.size} samples>"
         )
 
-    def choices(self, given: Collection[str]) -> dict[str, Any]:
+    def choices(self, user_keys: Collection[str]) -> dict[str, Any]:
         steps = ("step_size", "step_decay", "step_offset")
-        idle = sorted({f"{group}.{key}" for group in ("algorithm", "vary") for key in steps} & {*given})
+        idle = sorted({f"{group}.{key}" for group in ("algorithm", "vary") for key in steps} & {*user_keys})
         if idle and self.functions.recipe is not None:
             raise ConfigError(
                 f"{', '.join(idle)} has no effect beside optimizer=, whose learning rate and schedule decide."
             )
         dtype = str(self.functions.probe.dtype).removeprefix("torch.")
-        found = {"dtype": dtype, "record.every": 10} | _epochs(self.functions.data, given)
-        return {key: value for key, value in found.items() if key not in given}
+        defaults = {"dtype": dtype, "record.every": 10} | _epochs(self.functions.data, user_keys)
+        return {key: value for key, value in defaults.items() if key not in user_keys}
 
     def parts(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The trainable parameters of one solution, by name."""
+        """Returns the trainable parameters of one solution, by name."""
         return self.functions.probe.layout.split(x)
 
     def modules(
         self, rows: str | os.PathLike[str] | pd.DataFrame, output: str | None = None
     ) -> list[torch.nn.Module]:
-        """The trained modules of a job of this problem, in the order of its rows, after `eval()`.
+        """Returns the trained modules of a job of this problem, in the order of its rows, after `eval()`.
 
         Batch normalisations have the mean statistics of the training data.
 
         Arguments and errors are those of `solutions`.
         """
-        found, theta, runs = self._solved(rows, output)
+        job, theta, runs = self._solved(rows, output)
         if not runs:
             return []
-        with compose.ALONE, serving(found.config["problem"]["code"], self.functions):
-            job = make_job(found.config)
-            problem = job.problem.bind(job.runs.take(runs))
+        with compose.ALONE, serving(job.config["problem"]["code"], self.functions):
+            built = make_job(job.config)
+            problem = built.problem.bind(built.runs.take(runs))
         assert isinstance(problem, Networks)
         return problem.trained(theta[runs])
 
 
-def _epochs(data: Table, given: Collection[str]) -> dict[str, Any]:
-    """Keys that draw batches without replacement, and record every epoch, unless they are `given`."""
+def _epochs(data: Table, user_keys: Collection[str]) -> dict[str, Any]:
+    """Returns settings that draw every epoch and record it, but those that the user sets."""
     batch = min(data.batch_size or data.size, data.size)
     steps = data.size // batch if data.drop_last else -(-data.size // batch)
-    found: dict[str, Any] = {} if steps == 1 else {"record.every": steps}
-    if "oracle" not in given:
-        found |= {"oracle": "epochs", "oracle.batch_size": batch}
-    return {key: value for key, value in found.items() if key not in given}
+    keys: dict[str, Any] = {} if steps == 1 else {"record.every": steps}
+    if "oracle" not in user_keys:
+        keys |= {"oracle": "epochs", "oracle.batch_size": batch}
+    return {key: value for key, value in keys.items() if key not in user_keys}
 
 
 def _batches_of(table: Table, batch_size: int | None) -> Table:
-    """The same samples with a number of samples of a step.
+    """Returns the same samples with a batch size.
 
     Raises:
         ConfigError: there are not so many.
@@ -317,7 +317,7 @@ def objectives(
         stop, callback: see `networks`.
         name: of the folder; it also keys random starts, so that variants of a function share theirs.
 
-    When rows count as those of the same problem: a job is keyed by a hash of what the functions compute
+    Rows of equal functions belong to the same job, which is keyed by a hash of them
     (`mobench.jobs.fingerprint`): bytecode, constants, captured values and the globals that they name, through
     modules of the user's, with the versions of other installed packages. It is taken at each `run`: change a
     line or a captured tensor, and the job is another. Where no hash can be had (an open file, `eval`) the job
@@ -359,7 +359,7 @@ def objectives(
             "batch_size=...) calls f(x, batch)."
         )
     takes = "x" if data is None else "(x, batch)"
-    own = Functions(
+    functions = Functions(
         _functions("f", f, takes),
         _functions("constraints", constraints, takes),
         sampler,
@@ -370,24 +370,25 @@ def objectives(
         callback,
         None if data is None else _batches_of(as_table("data", data), batch_size),
     )
-    for function in own.measures.values():
+    for function in functions.measures.values():
         _functions("measures", function, takes)
-    if not own.objectives:
+    if not functions.objectives:
         raise ConfigError("objectives(...) needs at least one function.")
     _check_title(name)
-    check_names(own.measures)
+    check_names(functions.measures)
     kind = Own if data is None else OwnSampled
-    with compose.ALONE, serving("checked", own):  # a mistake is found here, where it was made
+    with compose.ALONE, serving("checked", functions):  # a mistake is found here, where it was made
         kind(code="checked", **keys)
-    return Objectives(own, keys, kind)
+    return Objectives(functions, keys, kind)
 
 
 def _start(start: Any, bounds: Any) -> tuple[dict[str, Any], Callable[..., Any] | None, int | None]:
-    """Returns `problem.start` for what a caller gave `objectives`, the function that draws it, if any, and
-    its number of entries, where that is known.
+    """Returns `problem.start` for the argument of `objectives`, the function that draws it, and its size.
+
+    Function and size are None where there is none, or it is not known.
 
     Raises:
-        ConfigError: a start that is none of what is allowed, or not finite.
+        ConfigError: a start that is not finite, or of another kind than those of `objectives`.
     """
     if start is None:
         # bounds that are not two are refused when the problem is made
@@ -416,9 +417,7 @@ def _start(start: Any, bounds: Any) -> tuple[dict[str, Any], Callable[..., Any] 
 
 
 def _arrangement(start: Any, name: str) -> Arrangement | None:
-    """Returns the names and shapes of the parts of x if the start, or what it draws, is a dictionary of
-    tensors; None if x is a vector.
-    """
+    """Returns names and shapes of the parts of x if a start is a dictionary of tensors; None of a vector."""
     if callable(start):
         start = start(generator(0, problem=name, use="start"))
     start = _listed(start)[0]
@@ -428,13 +427,13 @@ def _arrangement(start: Any, name: str) -> Arrangement | None:
 
 
 def _listed(start: Any) -> Sequence[Any]:
-    """Starts that are dictionaries, one for each preference; anything else is one start."""
+    """Returns starts that are dictionaries, one for each preference; anything else is one start."""
     several = isinstance(start, list | tuple) and start and all(isinstance(s, Mapping) for s in start)
     return start if several else (start,)
 
 
 def _finite(bound: Any) -> Any:
-    """A bound with None in place of infinite numbers, as a configuration has it."""
+    """Returns a bound with None in place of infinite numbers, as a configuration has it."""
     if isinstance(bound, list | tuple):
         return [_finite(b) for b in bound]
     return None if isinstance(bound, float) and math.isinf(bound) else bound
@@ -619,18 +618,18 @@ def _check_title(name: object) -> None:
 
 
 def _called(module: torch.nn.Module, batch: Any) -> Any:
-    """The outputs of a module for the inputs of a batch."""
+    """Returns the outputs of a module for the inputs of a batch."""
     return module(batch[0] if isinstance(batch, tuple | list) else batch)
 
 
-def _functions(what: str, given: Any, takes: str = "x") -> tuple[Callable[..., Any], ...]:
-    found = tuple(given) if isinstance(given, tuple | list) else (given,)
-    for fn in found:
+def _functions(what: str, argument: Any, takes: str = "x") -> tuple[Callable[..., Any], ...]:
+    functions = tuple(argument) if isinstance(argument, tuple | list) else (argument,)
+    for fn in functions:
         if not callable(fn):
             raise ConfigError(
                 f"{what} contains {fn!r}; it must be a function of {takes} or a list of such functions."
             )
-    return found
+    return functions
 
 
 def _override(key: str, value: Any) -> str:
@@ -646,8 +645,9 @@ def _override(key: str, value: Any) -> str:
 def run(
     *overrides: str, measures: Mapping[str, Callable[[torch.Tensor], Any]] | None = None, **keys: Any
 ) -> pd.DataFrame:
-    """Run one job in this process and return its final rows, as `mobench ARGUMENTS` would: the same
-    configuration, checks, folder.
+    """Runs one job in this process and returns its final rows.
+
+    Configuration, checks and folder are those of `mobench ARGUMENTS`.
 
         run(problem="zdt2", algorithm="epo", preferences=10, seeds=[0, 1, 2], steps=200)
         run("algorithm.step_size=0.05", problem="zdt2")                the command line's own words
@@ -719,21 +719,21 @@ def run(
                 f"{', '.join(misplaced)}: give it to mobench.networks or mobench.objectives, which make the "
                 "problem; run takes what the command line takes."
             )
-    given = {override.partition("=")[0].lstrip("+~") for override in overrides} | keys.keys()
+    user_keys = {override.partition("=")[0].lstrip("+~") for override in overrides} | keys.keys()
     with compose.ALONE, contextlib.ExitStack() as stack:
         chosen = [] if measures is None else stack.enter_context(_measuring(measures))
         if isinstance(problem, Objectives):
-            chosen = [*stack.enter_context(problem.chosen(given)), *chosen]
+            chosen = [*stack.enter_context(problem.chosen(user_keys)), *chosen]
             keys = {key: value for key, value in keys.items() if key != "problem"}
         return _run([*chosen, *overrides, *(_override(k, v) for k, v in keys.items())])
 
 
 @contextlib.contextmanager
 def _measuring(measures: Mapping[str, Any]) -> Iterator[list[str]]:
-    """The overrides that choose these measures, which jobs find inside the block.
+    """Yields the overrides that choose these measures; jobs find them inside the block.
 
     Raises:
-        ConfigError: they are no functions by name.
+        ConfigError: they are not a mapping from names to functions.
     """
     if not isinstance(measures, Mapping):
         raise ConfigError(f"measures={measures!r} must be a mapping, {{name: function of x}}.")
@@ -753,7 +753,7 @@ def _each(
     keys: Mapping[str, Any],
     methods: Sequence[Any],
 ) -> pd.DataFrame:
-    """The rows of one job after the other, with the method of each in a column `algorithm`."""
+    """Runs one job after the other and returns their rows, with the method in a column `algorithm`."""
     if not methods:
         raise ConfigError('algorithm=[] chooses no method; give names, such as algorithm=["mgda", "epo"].')
     parts = []
@@ -767,16 +767,16 @@ def _each(
 
 
 def _method(algorithm: Algorithm) -> list[str]:
-    """The overrides that choose a method by its class and fields.
+    """Returns the overrides that choose a method by its class and fields.
 
     Raises:
         ConfigError: its class cannot be imported by its name, as a job's configuration needs.
     """
     cls = type(algorithm)
-    found: Any = sys.modules.get(cls.__module__)
+    target: Any = sys.modules.get(cls.__module__)
     for part in cls.__qualname__.split("."):
-        found = getattr(found, part, None)
-    if found is not cls:
+        target = getattr(target, part, None)
+    if target is not cls:
         raise ConfigError(
             f"algorithm={algorithm!r}: {cls.__name__} cannot be imported as "
             f"{cls.__module__}.{cls.__qualname__}; define the class at the top of a module."
@@ -802,14 +802,14 @@ def _run(arguments: list[str]) -> pd.DataFrame:
         raise MobenchError(f"{outcome.key} failed: {outcome.error}\n  rows and status: {outcome.folder}")
     folder = JobFolder(outcome.folder)
     rows = folder.final()
-    # the outcome has words of its own for runs whose solves failed
+    # the outcome's error describes runs whose solves failed
     lost = [
         words
         for words in lost_runs(folder, rows)
         if not (outcome.error and words.startswith("solver_failed"))
     ]
-    if told := [*([outcome.error] if outcome.error else []), *lost]:
-        warnings.warn(f"{outcome.key}: {'; '.join(told)}", stacklevel=3)
+    if messages := [*([outcome.error] if outcome.error else []), *lost]:
+        warnings.warn(f"{outcome.key}: {'; '.join(messages)}", stacklevel=3)
     for sentence in [] if outcome.skipped else equal_runs(folder, rows, config):
         print(f"note: {outcome.key}: {sentence}.", file=sys.stderr)
     rows.attrs[ATTRIBUTE] = str(outcome.folder.resolve())
@@ -817,7 +817,7 @@ def _run(arguments: list[str]) -> pd.DataFrame:
 
 
 def load(run: str | os.PathLike[str] | pd.DataFrame) -> Run:
-    """A run that is on disk: `load(...).final`, `.history`, `.solutions`, `.meta`, `.config`, `.path`.
+    """Returns a run that is on disk, with `final`, `history`, `solutions`, `meta`, `config` and `path`.
 
     Args:
         run: a folder; or its name in outputs/runs (or among the rows that come with mobench); or the rows

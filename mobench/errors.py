@@ -22,7 +22,7 @@ class CompatibilityError(MobenchError, TypeError):
     """Problem, oracle, algorithm and output rule do not fit together; the message lists every reason.
 
     Attributes:
-        hint: a further line for who asked for this pair, which tables of many pairs leave out.
+        hint: a further line in the message about one pair, which tables of many pairs leave out.
     """
 
     hint: str = ""
@@ -52,10 +52,10 @@ class DataError(MobenchError):
 
 
 def suggest(word: str, choices: Iterable[str]) -> str:
-    """`" Did you mean 'epo'?"` for the nearest of the choices, else an empty string."""
-    found = difflib.get_close_matches(word, list(dict.fromkeys(choices)), n=3, cutoff=0.55)
-    alike = [difflib.SequenceMatcher(None, word, choice).ratio() for choice in found]
-    near = [choice for choice, ratio in zip(found, alike, strict=True) if ratio > alike[0] - 0.05]
+    """Returns `" Did you mean 'epo'?"` for the nearest of the choices, else an empty string."""
+    matches = difflib.get_close_matches(word, list(dict.fromkeys(choices)), n=3, cutoff=0.55)
+    alike = [difflib.SequenceMatcher(None, word, choice).ratio() for choice in matches]
+    near = [choice for choice, ratio in zip(matches, alike, strict=True) if ratio > alike[0] - 0.05]
     return f" Did you mean {' or '.join(repr(c) for c in near)}?" if near else ""
 
 

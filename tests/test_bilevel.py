@@ -614,7 +614,7 @@ def plain_cleaning(problem: HyperCleaning, seed: int) -> reference.HyperCleaning
 
     labels = base.train_labels[own.validation].numpy()
     return reference.HyperCleaning(
-        pixels(own.train), own.given.numpy(), pixels(own.validation), labels, 10, problem.reg
+        pixels(own.train), own.labels.numpy(), pixels(own.validation), labels, 10, problem.reg
     )
 
 
@@ -710,7 +710,7 @@ def test_labels_are_wrong_where_they_should_be() -> None:
     for s, p in enumerate(problem.rates):
         share = float(own.wrong[s].double().mean())
         assert abs(share - p) <= 3 * (p * (1 - p) / 1000) ** 0.5
-        assert bool(((own.given[s] != truth) == own.wrong[s].bool()).all())
+        assert bool(((own.labels[s] != truth) == own.wrong[s].bool()).all())
     assert not set(own.train.tolist()) & set(own.validation.tolist())
     nested = HyperCleaning(train_size=1000, validation_size=400, shrink=7, masks="nested").labels_of(0).wrong
     assert bool((nested[:-1] <= nested[1:]).all())

@@ -14,7 +14,7 @@ from scipy import stats
 from torch import Tensor
 
 from experiments.cross import sentences, speed, zoo
-from experiments.cross.board import RIGHT, Board, boards, by_angle, ignoring, replicated
+from experiments.cross.board import RIGHT, Board, boards_with_rows, by_angle, ignoring, replicated
 from experiments.cross.distil import distilled
 from experiments.cross.references import References
 from experiments.cross.table import boards_of, problems_of, ranking, table
@@ -537,7 +537,7 @@ def test_with_the_right_sign_it_is_linear_scalarization(tmp_path: Path) -> None:
 
 def test_the_page_says_what_the_kept_rows_say() -> None:
     assert sentences.PAGE.read_text() == sentences.page()
-    assert boards(rows.kept(0))
+    assert boards_with_rows(rows.kept(0))
 
 
 def made(scores: np.ndarray) -> Board:
@@ -585,9 +585,9 @@ def test_separated_pairs_keep_their_order() -> None:
         first = made(board(methods=8, seed=seed))
         again = board(methods=8, seed=100 + seed)
         (kept,) = replicated([first], [made(again)]).values()
-        accepted += np.mean(kept) >= zoo.KEPT
+        accepted += np.mean(kept) >= zoo.REPLICATED
         (kept,) = replicated([first], [made(np.random.default_rng(seed).permutation(again))]).values()
-        unrelated += np.mean(kept) >= zoo.KEPT
+        unrelated += np.mean(kept) >= zoo.REPLICATED
     assert accepted >= 19
     assert unrelated == 0
     assert replicated([first], []) == {}
@@ -612,7 +612,7 @@ def test_the_kept_boards_and_their_replications() -> None:
 def test_a_board_by_angle_ranks_methods_that_follow_preferences() -> None:
     """Its numbers are means over problems of the column `angle`; a row without any run counts 90 degrees."""
     kept = rows.kept(0)
-    shown = boards(kept, ["preference"])
+    shown = boards_with_rows(kept, ["preference"])
     (found,) = by_angle(shown)
     own = kept[(kept["board"] == "preference") & kept["problem"].isin(ranking("preference"))]
     own = own.assign(angle=own["angle"].fillna(90.0))
@@ -622,7 +622,7 @@ def test_a_board_by_angle_ranks_methods_that_follow_preferences() -> None:
     assert {m: -v for m, v in found.scores.items()} == pytest.approx(means[found.methods].to_dict())
     first = found.methods[0]
     lost = kept.assign(angle=kept["angle"].where(kept["method"] != first))
-    (other,) = by_angle(boards(lost, ["preference"]))
+    (other,) = by_angle(boards_with_rows(lost, ["preference"]))
     assert other.methods[-1] == first
     assert other.scores[first] == -RIGHT
 

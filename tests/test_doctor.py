@@ -123,7 +123,7 @@ def test_packages_and_optional_parts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "`pip install moocore`" in found["moocore"].text
     (tmp_path / "surely_no_package").mkdir()  # as W&B leaves one where it runs
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert not doctor._found("surely_no_package")
+    assert not doctor._installed("surely_no_package")
     monkeypatch.setattr(
         doctor, "find_spec", lambda name: None if name == "submitit" else SimpleNamespace(origin="x")
     )

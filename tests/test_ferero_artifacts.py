@@ -558,7 +558,7 @@ def test_rates_of_merits() -> None:
     for power, verdict in ((-1 / 6, "check passed"), (-0.14, "check failed")):
         a = Artifact("ferero/rate", "x", "laptop", {})
         flat = pd.DataFrame({s: [T ** (power + 1e-4 * s) for T in steps] for s in range(3)}, index=steps)
-        rate.judged(a, "batch", rate.slopes(flat), rate.STEEP["falling"], "slope")
+        rate.judge_slope(a, "batch", rate.slopes(flat), rate.STEEP["falling"], "slope")
         assert a.claims[0].verdict == verdict
 
 

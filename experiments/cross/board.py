@@ -68,10 +68,10 @@ class Board:
     def problems(self) -> list[str]:
         """Problems that rank and that have rows of the mandatory baselines, in the order of the protocol.
 
-        A board whose run is not finished has fewer: those from the end of its list are left out.
+        A board whose run is not finished has fewer: problems from the end of its list are left out.
         """
         baselines = set(BASELINES.get(self.name, SCALARIZATIONS))
-        have = {p: set(own["method"]) for p, own in self.rows.groupby("problem")}
+        have = {p: set(of_problem["method"]) for p, of_problem in self.rows.groupby("problem")}
         return [problem for problem in ranking(self.name) if baselines <= have.get(problem, set())]
 
     @cached_property
@@ -125,14 +125,14 @@ class Board:
     @cached_property
     def separated(self) -> dict[tuple[str, str], tuple[float, float, float]]:
         """Differences whose interval is without 0, by pairs of methods, the better one first."""
-        found = {}
+        differences = {}
         for one, other in itertools.combinations(self.methods, 2):
             value, low, high = self.difference(one, other)
             if low > 0:
-                found[one, other] = (value, low, high)
+                differences[one, other] = (value, low, high)
             elif high < 0:  # methods are ordered by their feasible share first
-                found[other, one] = (-value, -high, -low)
-        return found
+                differences[other, one] = (-value, -high, -low)
+        return differences
 
     @property
     def leader(self) -> str | None:
@@ -165,7 +165,7 @@ class Board:
 
     @property
     def baseline(self) -> str:
-        """The tuned baseline: the better one of linear and Tchebycheff scalarization, or the board's own."""
+        """The tuned baseline: the better scalarization, or the best of the board's `BASELINES`."""
         names = [name for name in BASELINES.get(self.name, SCALARIZATIONS) if name in self.methods]
         return max(names, key=lambda name: self.scores[name])
 
@@ -184,8 +184,8 @@ class Board:
         return statistics.profile(needed, FACTORS)
 
     def reached(self, method: str) -> float:
-        own = self._ranked[self._ranked["method"] == method]
-        return float(own["gradients"].notna().mean())
+        of_method = self._ranked[self._ranked["method"] == method]
+        return float(of_method["gradients"].notna().mean())
 
     def lines(self) -> list[dict[str, object]]:
         out = [self._total(place, name) for place, name in enumerate(self.methods, start=1)]
@@ -194,37 +194,40 @@ class Board:
         if self.angular:  # the columns are those of the board by score, which has the lines of the problems
             return [_in_degrees(line) for line in out]
         for problem in problems_of(self.name):
-            found = self.rows[self.rows["problem"] == problem]
-            order = found.groupby("method")["score"].mean().sort_values(ascending=False)
-            out += [self._line(problem, str(name), found[found["method"] == name]) for name in order.index]
+            of_problem = self.rows[self.rows["problem"] == problem]
+            order = of_problem.groupby("method")["score"].mean().sort_values(ascending=False)
+            out += [
+                self._line(problem, str(name), of_problem[of_problem["method"] == name])
+                for name in order.index
+            ]
         return out
 
     def _total(self, place: int, name: str) -> dict[str, object]:
         low, high = self.intervals[name]
         note = f"baseline; {len(self.problems)} problems" if name == self.baseline else ""
-        found = {"place": place, "score": self.scores[name], "low": low, "high": high}
-        found |= {"mean rank": self.ranks[name], "p (Holm)": self.tests.get(name, float("nan"))}
-        return self._row("all", name, self._ranked[self._ranked["method"] == name], found, note)
+        measured = {"place": place, "score": self.scores[name], "low": low, "high": high}
+        measured |= {"mean rank": self.ranks[name], "p (Holm)": self.tests.get(name, float("nan"))}
+        return self._row("all", name, self._ranked[self._ranked["method"] == name], measured, note)
 
     def _below(self, name: str) -> dict[str, object]:
-        """A method that does not run on all ranking problems: no place, means over those it runs on."""
-        own = self._ranked[self._ranked["method"] == name]
-        note = f"on {own['problem'].nunique()} of {len(self.problems)} problems, so without a place"
-        return self._row("all", name, own, {"score": float(own["score"].mean())}, note)
+        """A method that does not run on all ranking problems: no place, and means over fewer problems."""
+        of_method = self._ranked[self._ranked["method"] == name]
+        note = f"on {of_method['problem'].nunique()} of {len(self.problems)} problems, so without a place"
+        return self._row("all", name, of_method, {"score": float(of_method["score"].mean())}, note)
 
-    def _line(self, problem: str, name: str, own: pd.DataFrame) -> dict[str, object]:
-        values = own.sort_values(["study", "seed"])["score"].to_numpy().reshape(1, 1, len(STUDIES), -1)
+    def _line(self, problem: str, name: str, of_method: pd.DataFrame) -> dict[str, object]:
+        values = of_method.sort_values(["study", "seed"])["score"].to_numpy().reshape(1, 1, len(STUDIES), -1)
         low, high = statistics.interval(statistics.bootstrap(values, 500))
-        found = {"score": float(values.mean()), "low": float(low[0]), "high": float(high[0])}
-        return self._row(problem, name, own, found, "" if problem in self.problems else "not ranked")
+        measured = {"score": float(values.mean()), "low": float(low[0]), "high": float(high[0])}
+        return self._row(problem, name, of_method, measured, "" if problem in self.problems else "not ranked")
 
     def _row(
-        self, problem: str, name: str, own: pd.DataFrame, found: dict[str, Any], note: str
+        self, problem: str, name: str, of_method: pd.DataFrame, measured: dict[str, Any], note: str
     ) -> dict[str, object]:
-        means = {m: float(own[m].mean()) for m in MEASURES if m not in ("score", "seconds")}
-        reached = float(own["gradients"].notna().mean())
+        means = {m: float(of_method[m].mean()) for m in MEASURES if m not in ("score", "seconds")}
+        reached = float(of_method["gradients"].notna().mean())
         who = {"board": self.key, "problem": problem, "method": name}
-        return {**who, **found, **means, "reached": reached, "note": note}
+        return {**who, **measured, **means, "reached": reached, "note": note}
 
 
 def _in_degrees(line: dict[str, object]) -> dict[str, object]:
@@ -234,18 +237,16 @@ def _in_degrees(line: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in line.items() if name not in ("score", "p (Holm)")} | turned
 
 
-def boards(rows: pd.DataFrame, names: Iterable[str] = tuple(TITLES)) -> list[Board]:
+def boards_with_rows(rows: pd.DataFrame, names: Iterable[str] = tuple(TITLES)) -> list[Board]:
     """The boards of these names that have rows, in the order of the protocol."""
-    wanted = set(names)
-    found = [Board(name, rows[rows["board"] == name]) for name in boards_of() if name in wanted]
-    return [board for board in found if len(board.rows) and board.problems]
+    requested = set(names)
+    boards = [Board(name, rows[rows["board"] == name]) for name in boards_of() if name in requested]
+    return [board for board in boards if len(board.rows) and board.problems]
 
 
 @cache
 def follows(method: str) -> bool:
-    """Says whether a method's direction depends on the preference; of a stranger's, which conf lacks, it is
-    assumed.
-    """
+    """Says whether a method's direction depends on the preference; a method that conf lacks is assumed to."""
     path = conf_dir() / "algorithm" / f"{method}.yaml"
     if not path.exists():
         return True
@@ -253,13 +254,15 @@ def follows(method: str) -> bool:
     return bool(load_class(target, "algorithm").preferred)  # type: ignore[attr-defined]
 
 
-def by_angle(shown: Sequence[Board]) -> list[Board]:
-    """The boards by angle, of those methods that follow preferences."""
+def by_angle(boards: Sequence[Board]) -> list[Board]:
+    """The boards by angle, of the methods that follow preferences."""
     out = []
-    for board in shown:
+    for board in boards:
         if board.name in BY_ANGLE:
-            own = board.rows[board.rows["method"].map(follows)]
-            out.append(replace(board, rows=own.assign(score=-own["angle"].fillna(RIGHT)), angular=True))
+            following = board.rows[board.rows["method"].map(follows)]
+            out.append(
+                replace(board, rows=following.assign(score=-following["angle"].fillna(RIGHT)), angular=True)
+            )
     return out
 
 
@@ -267,11 +270,11 @@ def ignoring(board: Board) -> list[str]:
     return sorted(name for name in set(board.rows["method"]) if not follows(name))
 
 
-def replicated(shown: Sequence[Board], again: Sequence[Board]) -> dict[str, list[bool]]:
+def replicated(boards: Sequence[Board], again: Sequence[Board]) -> dict[str, list[bool]]:
     """For each board with a replication, whether each pair that an interval separates keeps its order."""
     other = {board.key: board.scores for board in again}
     return {
         board.key: [scores[one] > scores[two] for one, two in board.separated if {one, two} <= set(scores)]
-        for board in shown
+        for board in boards
         if (scores := other.get(board.key)) is not None
     }

@@ -99,8 +99,11 @@ class Ruler:
     """The measures of the points of one pair.
 
     Args:
-        problem: which of a board; references: of all problems; target: the gap that is asked for where the
-            board asks for one point, else None.
+        name: of the problem.
+        problem: the problem itself.
+        references: of all problems.
+        count: number of preferences.
+        target: the gap to be reached on boards of one answer, else None.
     """
 
     name: str
@@ -110,8 +113,8 @@ class Ruler:
     target: float | None
 
     def reference(self, seed: int) -> tuple[Reference, float]:
-        key, found = self.references.of(self.problem, self.name, seed)
-        return found, self.references.best(key, self.count)
+        key, reference = self.references.of(self.problem, self.name, seed)
+        return reference, self.references.best(key, self.count)
 
     def score(self, F: np.ndarray, G: np.ndarray, seed: int) -> tuple[float, float, float]:
         """Score, share and feasible share of the points of one seed."""
@@ -197,9 +200,11 @@ def settings_of(jobs: Sequence[JobRows]) -> dict[int, list[Setting]]:
             for place in zip(*job.config["vary"].values(), strict=True)
         ]
     else:
-        own = [job.config["algorithm"] for job in jobs]
-        names = [name for name in own[0] if any(node[name] != own[0][name] for node in own)]
-        every = [{name: float(node[name]) for name in names} for node in own]
+        algorithms = [job.config["algorithm"] for job in jobs]
+        names = [
+            name for name in algorithms[0] if any(node[name] != algorithms[0][name] for node in algorithms)
+        ]
+        every = [{name: float(node[name]) for name in names} for node in algorithms]
     if len(every) != len(STUDIES) * TRIALS:
         raise StoreError(
             f"{jobs[0].folder.path}: {len(every)} settings were tried instead of {len(STUDIES) * TRIALS}, "
@@ -213,11 +218,11 @@ def choose(runs: Runs, ruler: Ruler, settings: Sequence[Setting], seeds: Sequenc
     best = (-1.0, -1.0)
     winner = settings[0]
     for setting in settings:
-        found = []
+        scores = []
         for seed in seeds:
             i = runs.at(setting, seed)
-            found.append(ruler.score(runs.F[i], runs.G[i], seed))
-        score, _, feasible = np.mean(found, axis=0)
+            scores.append(ruler.score(runs.F[i], runs.G[i], seed))
+        score, _, feasible = np.mean(scores, axis=0)
         value = (round(float(feasible) / 0.05) * 0.05, float(score))
         if value > best:
             best = value

@@ -23,13 +23,13 @@ def copies_called_different(board: Board) -> float:
     called = 0
     for repetition in range(REPETITIONS):
         rng = np.random.default_rng(repetition)
-        own = scores[repetition % methods]
+        of_method = scores[repetition % methods]
         one = np.empty(problems)
         other = np.empty(problems)
         for p in range(problems):
             first, second = rng.permutation(studies)[:2]
             order = rng.permutation(seeds)
-            one[p] = own[p, first, order[: seeds // 2]].mean()
-            other[p] = own[p, second, order[seeds // 2 :]].mean()
+            one[p] = of_method[p, first, order[: seeds // 2]].mean()
+            other[p] = of_method[p, second, order[seeds // 2 :]].mean()
         called += statistics.wilcoxon(one, other) < LEVEL
     return called / REPETITIONS

@@ -54,8 +54,8 @@ def stored() -> dict[str, np.ndarray]:
     path = rows.folder() / FILE
     if not path.exists():
         return {}
-    with np.load(path) as found:
-        return {name: found[name] for name in found.files}
+    with np.load(path) as archive:
+        return {name: archive[name] for name in archive.files}
 
 
 def front_of(problem: Problem, name: str, seed: int) -> np.ndarray:
@@ -75,9 +75,9 @@ def front_of(problem: Problem, name: str, seed: int) -> np.ndarray:
     if name in stored():
         return stored()[name].astype(float)
     if isinstance(problem, KnownFront):
-        found = problem.front(FINE if problem.n_objectives == 2 else COARSE)
-        if found is not None:
-            return found.double().numpy()
+        front = problem.front(FINE if problem.n_objectives == 2 else COARSE)
+        if front is not None:
+            return front.double().numpy()
     raise StoreError(f"No reference front of {name} is known: its class has no `front`, and none is stored.")
 
 
@@ -102,8 +102,8 @@ class References:
 
     def best(self, key: str, count: int) -> float:
         if (key, count) not in self._best:
-            found = stored().get(f"best.{key}.{count}")
-            self._best[key, count] = self._made[key].best(count) if found is None else float(found)
+            volume = stored().get(f"best.{key}.{count}")
+            self._best[key, count] = self._made[key].best(count) if volume is None else float(volume)
         return self._best[key, count]
 
 
@@ -133,11 +133,11 @@ def ball_front(problem: Any, seed: int) -> np.ndarray:
             "fun": lambda x: -at(x)[0][M:],
             "jac": lambda x: -at(x)[1][M:],
         }
-        found = minimize(
+        solution = minimize(
             value, x, jac=slope, constraints=[inside], method="SLSQP", options={"maxiter": 200, "ftol": 1e-12}
         )
-        if found.success and at(found.x)[0][M:].max() < 1e-8:
-            out.append(at(found.x)[0][:M])
+        if solution.success and at(solution.x)[0][M:].max() < 1e-8:
+            out.append(at(solution.x)[0][:M])
     return np.array(out)
 
 
@@ -156,7 +156,7 @@ def trained_front(overrides: Sequence[str], budget: int) -> np.ndarray:
     from mobench.jobs.store import JobFolder, columns
 
     weights = ",".join(f"[{w},{round(1 - w, 2)}]" for w in SHARES)
-    own = [
+    settings = [
         "algorithm=ls",
         f"preferences.weights=[{weights}]",
         f"vary.step_size={SIZES}".replace(" ", ""),
@@ -167,7 +167,7 @@ def trained_front(overrides: Sequence[str], budget: int) -> np.ndarray:
         "max_failure_share=1.0",
         "logger=local",
     ]
-    job = make_job(compose.compose(grid.last([*overrides, *own])))
+    job = make_job(compose.compose(grid.last([*overrides, *settings])))
     with tempfile.TemporaryDirectory() as folder:
         done = run(job, Path(folder))
         if done.status != "done":
@@ -186,31 +186,31 @@ def compute(
     """Computes and writes the file.
 
     Args:
-        problems: by name, with the numbers of points that are asked of each.
+        problems: by name, each with the numbers of points whose best volume is stored.
         replications: whose seeds have fronts of their own.
         trained: overrides and budget of each problem whose front is that of `trained_front`.
     """
     seeds = [s for r in replications for s in reported_seeds(r)]
     seeds += [s for r in replications for k in STUDIES for s in tuning_seeds(k, r)]
-    found = dict(stored())
+    arrays = dict(stored())
     for name, (problem, counts) in problems.items():
         fronts: dict[str, np.ndarray | None] = {name: None}
         if name in trained:
-            found[name] = trained_front(*trained[name]).astype(np.float32)
-            fronts = {name: found[name].astype(float)}
+            arrays[name] = trained_front(*trained[name]).astype(np.float32)
+            fronts = {name: arrays[name].astype(float)}
         if isinstance(problem, PerSeed):
             for seed in seeds:
-                found[f"{name}.{seed}"] = ball_front(problem, seed).astype(np.float32)
-            fronts = {f"{name}.{seed}": found[f"{name}.{seed}"].astype(float) for seed in seeds}
+                arrays[f"{name}.{seed}"] = ball_front(problem, seed).astype(np.float32)
+            fronts = {f"{name}.{seed}": arrays[f"{name}.{seed}"].astype(float) for seed in seeds}
         for key, points in fronts.items():
             reference = Reference(front_of(problem, name, 0) if points is None else points, nadir_of(problem))
             for count in counts:
-                found[f"best.{key}.{count}"] = np.array(reference.best(count))
-        print(name, len(found), flush=True)
+                arrays[f"best.{key}.{count}"] = np.array(reference.best(count))
+        print(name, len(arrays), flush=True)
     path = rows.folder() / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **found)  # type: ignore[arg-type]
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
     write_atomic(path, buffer.getvalue())
 
 
@@ -220,18 +220,18 @@ def main(names: Sequence[str]) -> None:
 
     from .table import boards_of, problems_of
 
-    found: dict[str, tuple[Problem, list[int]]] = {}
+    problems: dict[str, tuple[Problem, list[int]]] = {}
     trained: dict[str, tuple[list[str], int]] = {}
     for board, node in boards_of().items():
         for name, overrides in problems_of(board).items():
             job = make_job(compose.compose(grid.last([*node["all"], *overrides, "algorithm=csmoo2"])))
             if isinstance(job.problem, BatchGradients):
                 trained[name] = [*node["all"], *overrides], int(node["budget"])
-            _, counts = found.setdefault(name, (job.problem, []))
+            _, counts = problems.setdefault(name, (job.problem, []))
             counts += [len(job.runs.all)] if len(job.runs.all) not in counts else []
-    if unknown := set(names) - set(found):
-        raise SystemExit(f"unknown problems: {', '.join(sorted(unknown))}; known are {', '.join(found)}.")
-    compute({name: found[name] for name in names or found}, (0, 1), trained)
+    if unknown := set(names) - set(problems):
+        raise SystemExit(f"unknown problems: {', '.join(sorted(unknown))}; known are {', '.join(problems)}.")
+    compute({name: problems[name] for name in names or problems}, (0, 1), trained)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import numpy as np
 from mobench.comparison import rows, statistics
 from mobench.system.files import write_atomic
 
-from .board import Board, boards, by_angle, ignoring, replicated
+from .board import Board, boards_with_rows, by_angle, ignoring, replicated
 from .nulls import LEVEL, copies_called_different
 from .speed import budgets, common
 from .zoo import name_of, other_budgets, problems_in_words
@@ -49,7 +49,7 @@ def _and(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def _told(value: float, low: float, high: float) -> str:
+def _comparison(value: float, low: float, high: float) -> str:
     if low > 0:
         return "is better than"
     return "is worse than" if high < 0 else "cannot be distinguished from"
@@ -77,31 +77,34 @@ def against_baseline(board: Board) -> str:
 
 def left_out(board: Board) -> str:
     """Names the methods of the board by score that a board by angle does not rank."""
-    (by_score,) = boards(rows.kept(0), [board.name])
+    (by_score,) = boards_with_rows(rows.kept(0), [board.name])
     listed = _and([name_of(name) for name in ignoring(by_score)])
     return f"Not ranked by angle, since the method ignores the preference: {listed}."
 
 
 def maximum_or_sum(board: Board) -> str:
-    found = board.difference("tch", "ls")
+    difference = board.difference("tch", "ls")
     return (
-        f"Tchebycheff scalarization {_told(*found)} linear scalarization, both "
-        f"tuned: {_signed(*found)} over all problems{_where(board)}."
+        f"Tchebycheff scalarization {_comparison(*difference)} linear scalarization, both "
+        f"tuned: {_signed(*difference)} over all problems{_where(board)}."
     )
 
 
 def shortest(board: Board) -> str:
-    found = board.difference("mgda", "ls")
-    return f"The shortest common gradient (MGDA) {_told(*found)} a tuned weighted sum: {_signed(*found)}."
+    difference = board.difference("mgda", "ls")
+    return (
+        f"The shortest common gradient (MGDA) {_comparison(*difference)} a tuned weighted sum: "
+        f"{_signed(*difference)}."
+    )
 
 
 def against_conflict(board: Board) -> str:
     conflict = ("pcgrad", "cagrad", "upgrad", "nash_mtl", "imtl_g")
     best = max((name for name in conflict if name in board.methods), key=lambda name: board.scores[name])
-    found = board.difference(best, "ls")
+    difference = board.difference(best, "ls")
     return (
         f"Of five methods against conflicting gradients (PCGrad, CAGrad, UPGrad, Nash-MTL, IMTL-G) the "
-        f"best, {name_of(best)}, {_told(*found)} a tuned weighted sum: {_signed(*found)}."
+        f"best, {name_of(best)}, {_comparison(*difference)} a tuned weighted sum: {_signed(*difference)}."
     )
 
 
@@ -124,9 +127,9 @@ def tuning(board: Board) -> str:
 
 
 def feasible(board: Board) -> str:
-    found = board.array("feasible")
-    low, high = statistics.interval(statistics.bootstrap(found))
-    mean = found.mean((1, 2, 3))
+    shares = board.array("feasible")
+    low, high = statistics.interval(statistics.bootstrap(shares))
+    mean = shares.mean((1, 2, 3))
     listed = [
         f"{name_of(m)} {100 * mean[k]:.0f} % [{100 * low[k]:.0f}, {100 * high[k]:.0f}]"
         for k, m in enumerate(board.methods)
@@ -145,9 +148,9 @@ PICKED: dict[str, tuple[Callable[[Board], str], ...]] = {
 }
 
 
-def sentences(shown: Sequence[Board]) -> list[str]:
+def sentences(boards: Sequence[Board]) -> list[str]:
     """Returns what each board says; nothing of a board without rows."""
-    every = {board.key: board for board in [*shown, *by_angle(shown)]}
+    every = {board.key: board for board in [*boards, *by_angle(boards)]}
     return [
         f"*{every[key].title}.* {' '.join(say(every[key]) for say in picked)}"
         for key, picked in PICKED.items()
@@ -155,64 +158,66 @@ def sentences(shown: Sequence[Board]) -> list[str]:
     ]
 
 
-def conclusions(shown: Sequence[Board], again: Sequence[Board], others: Sequence[Board]) -> list[str]:
+def conclusions(boards: Sequence[Board], again: Sequence[Board], others: Sequence[Board]) -> list[str]:
     """Returns the three sentences that come first: by score, by angle, and with other budgets."""
-    steady = replicated(shown, again)
-    by_score = f"**By hypervolume, {_leads(shown)}**, and {_beating(shown)}; {_kept(steady)}."
-    angles = by_angle(shown)
+    steady = replicated(boards, again)
+    by_score = f"**By hypervolume, {_leads(boards)}**, and {_beating(boards)}; {_same_order(steady)}."
+    angles = by_angle(boards)
     turned = (
         f"**By the angle to the preference, {_leads(angles)}**, and {_beating(angles)}; "
-        f"{_kept(replicated(angles, by_angle(again)))}."
+        f"{_same_order(replicated(angles, by_angle(again)))}."
     )
-    parts = [_over_budgets(own) for own in budgets([*shown, *others])]
+    parts = [_over_budgets(by_budget) for by_budget in budgets([*boards, *others])]
     slower = f"**With other numbers of gradients** for each function than 200, {'; '.join(parts)}."
     return [by_score, turned, *([slower] if parts else [])]
 
 
-def _leads(shown: Sequence[Board]) -> str:
+def _leads(boards: Sequence[Board]) -> str:
     said = [
         f"{name_of(board.leader)} leads `{board.name}`, {_ahead(board, *board.methods[:2])}"
-        for board in shown
+        for board in boards
         if board.leader
     ]
     if not said:
-        return f"no method leads on any of the {len(shown)} boards"
-    nobody = [f"`{board.name}`" for board in shown if not board.leader]
+        return f"no method leads on any of the {len(boards)} boards"
+    nobody = [f"`{board.name}`" for board in boards if not board.leader]
     return _and([*said, *([f"no method leads {_and(nobody)}"] if nobody else [])])
 
 
-def _beating(shown: Sequence[Board]) -> str:
+def _beating(boards: Sequence[Board]) -> str:
     better = [
         f"{name_of(name)} on `{board.name}` ({_ahead(board, name, board.baseline)})"
-        for board in shown
+        for board in boards
         for name in board.better
     ]
-    count = sum(len(board.methods) - 1 for board in shown)
-    worse = sum(len(board.worse) for board in shown)
+    count = sum(len(board.methods) - 1 for board in boards)
+    worse = sum(len(board.worse) for board in boards)
     said = f"only {_and(better)} {'is' if len(better) == 1 else 'are'} better" if better else "none is better"
     return f"{said} than the board's tuned baseline by an interval without 0 ({worse} of {count} are worse)"
 
 
-def _kept(found: Mapping[str, Sequence[bool]]) -> str:
-    every = [held for own in found.values() for held in own]
+def _same_order(pairs: Mapping[str, Sequence[bool]]) -> str:
+    every = [held for of_board in pairs.values() for held in of_board]
     return (
         f"{sum(every)} of the {len(every)} pairs that an interval separates keep their order with other "
         "seeds and tunings"
     )
 
 
-def _over_budgets(own: Mapping[int, Board]) -> str:
-    methods = common(own)
-    counts = {k: [len(set(methods) & set(names)) for names in (b.better, b.worse)] for k, b in own.items()}
+def _over_budgets(by_budget: Mapping[int, Board]) -> str:
+    methods = common(by_budget)
+    counts = {
+        k: [len(set(methods) & set(names)) for names in (b.better, b.worse)] for k, b in by_budget.items()
+    }
     each = [f"{better} better and {worse} worse with {budget}" for budget, (better, worse) in counts.items()]
     leads = [
         f"{name_of(board.leader)} leads with {budget}, {_ahead(board, *board.methods[:2])}"
-        for budget, board in own.items()
+        for budget, board in by_budget.items()
         if board.leader
     ]
     return (
-        f"on `{own[200].name}` ({problems_in_words(len(own[200].problems))}) the tuned baseline has, of "
-        f"{len(methods) - 1} methods, {_and(each)}, and {_and(leads) if leads else 'nobody leads'}"
+        f"on `{by_budget[200].name}` ({problems_in_words(len(by_budget[200].problems))}) the tuned baseline "
+        f"has, of {len(methods) - 1} methods, {_and(each)}, and {_and(leads) if leads else 'nobody leads'}"
     )
 
 
@@ -235,12 +240,14 @@ def _over_problems(values: np.ndarray) -> tuple[float, float, float]:
     return float(values.mean()), float(low), float(high)
 
 
-def replication(shown: Sequence[Board], again: Sequence[Board]) -> str:
-    found = replicated(shown, again) | replicated(by_angle(shown), by_angle(again))
-    if not found:
+def replication(boards: Sequence[Board], again: Sequence[Board]) -> str:
+    same_order = replicated(boards, again) | replicated(by_angle(boards), by_angle(again))
+    if not same_order:
         return "No rows of the replication are kept yet."
-    listed = ", ".join(f"`{name}` {sum(own)} of {len(own)}" for name, own in found.items() if own)
-    none = [f"`{name}`" for name, own in found.items() if not own]
+    listed = ", ".join(
+        f"`{name}` {sum(of_board)} of {len(of_board)}" for name, of_board in same_order.items() if of_board
+    )
+    none = [f"`{name}`" for name, of_board in same_order.items() if not of_board]
     silent = f" No pair is separated on {_and(none)}, which hence decides nothing." if none else ""
     return (
         "In a rerun with other seeds and other trials throughout, on the same problems, these of the pairs "
@@ -251,9 +258,9 @@ def replication(shown: Sequence[Board], again: Sequence[Board]) -> str:
     )
 
 
-def copies(shown: Sequence[Board]) -> str:
+def copies(boards: Sequence[Board]) -> str:
     """States how often Wilcoxon's test tells a method from its copy; the protocol allows 5 %."""
-    rates = {board.name: copies_called_different(board) for board in shown}
+    rates = {board.name: copies_called_different(board) for board in boards}
     if not rates:
         return ""
     over = {name: rate for name, rate in rates.items() if rate > LEVEL}
@@ -272,18 +279,18 @@ def copies(shown: Sequence[Board]) -> str:
 
 def page() -> str:
     text = PAGE.read_text(encoding="utf-8")
-    kept = rows.kept(0)
-    shown = boards(kept)
-    second = boards(rows.kept(1))
-    again = f"{replication(shown, second)}\n\n{copies(shown)}".rstrip()
-    first = conclusions(shown, second, boards(kept, other_budgets())) if shown else []
+    stored = rows.kept(0)
+    boards = boards_with_rows(stored)
+    second = boards_with_rows(rows.kept(1))
+    again = f"{replication(boards, second)}\n\n{copies(boards)}".rstrip()
+    first = conclusions(boards, second, boards_with_rows(stored, other_budgets())) if boards else []
     text = _between(text, FIRST, END_FIRST, _numbered(first))
-    text = _between(text, BEGIN, END, _numbered(sentences(shown)))
+    text = _between(text, BEGIN, END, _numbered(sentences(boards)))
     return _between(text, AGAIN, END_AGAIN, again)
 
 
-def _numbered(found: Sequence[str]) -> str:
-    lines = [f"{i}. {sentence}" for i, sentence in enumerate(found, start=1)]
+def _numbered(sentences: Sequence[str]) -> str:
+    lines = [f"{i}. {sentence}" for i, sentence in enumerate(sentences, start=1)]
     return "\n".join(lines) or "No rows are kept yet."
 
 

@@ -13,7 +13,7 @@ from mobench.artifacts import style as st
 from mobench.artifacts.panels import dress
 from mobench.comparison import rows
 
-from .board import BUDGETS, FACTORS, TITLES, Board, boards
+from .board import BUDGETS, FACTORS, TITLES, Board, boards_with_rows
 from .table import ranking
 from .zoo import name_of, other_budgets, problems_in_words
 
@@ -26,19 +26,19 @@ REST = {"color": "#CCCCCC", "lw": 0.7, "zorder": 1}
 def profiles(a: Artifact) -> None:
     """Performance profiles (cases solved within a factor of the fewest gradients), and budgets."""
     a.refer("cross/zoo", "all-problems")
-    kept = rows.kept(0)
-    shown = boards(kept)
-    if not shown:
+    stored = rows.kept(0)
+    boards = boards_with_rows(stored)
+    if not boards:
         a.note("No rows are kept.")
         return
-    series = budgets(boards(kept, [*TITLES, *other_budgets()]))
-    panels = len(shown) + len(series)
+    series = budgets(boards_with_rows(stored, [*TITLES, *other_budgets()]))
+    panels = len(boards) + len(series)
     high = (panels + 1) // 2
     fig, axes = st.plt.subplots(high, 2, figsize=(st.WIDTH, 2.2 * high), layout="constrained", squeeze=False)
     places = iter(axes.flat)
-    lines = [line for board in shown for line in draw_profile(next(places), board)]
-    for own in series:
-        lines += draw_budgets(next(places), own)
+    lines = [line for board in boards for line in draw_profile(next(places), board)]
+    for by_budget in series:
+        lines += draw_budgets(next(places), by_budget)
     for ax in places:
         ax.set_axis_off()
     st.caption(
@@ -55,46 +55,52 @@ def profiles(a: Artifact) -> None:
 
 
 def budgets(every: Sequence[Board]) -> list[dict[int, Board]]:
-    """Compares budgets, board by board: budgets with all ranking problems; and where one of them
-    has fewer, all budgets on the problems that they share.
+    """Returns the boards to compare, by budget.
+
+    They are the budgets with all ranking problems and, where a budget has fewer, all budgets on the problems
+    that they share.
     """
     have = {board.name: board for board in every}
-    found = []
+    comparisons = []
     for name, names in BUDGETS.items():
-        own = {budget: have[other] for budget, other in names.items() if other in have}
-        whole = {budget: board for budget, board in own.items() if board.problems == ranking(name)}
-        found.append(whole)
-        if len(own) > len(whole):
-            shared = set.intersection(*(set(board.problems) for board in own.values()))
-            found.append({k: replace(b, rows=b.rows[b.rows["problem"].isin(shared)]) for k, b in own.items()})
-    return [own for own in found if len(own) > 1]
+        by_budget = {budget: have[other] for budget, other in names.items() if other in have}
+        whole = {budget: board for budget, board in by_budget.items() if board.problems == ranking(name)}
+        comparisons.append(whole)
+        if len(by_budget) > len(whole):
+            shared = set.intersection(*(set(board.problems) for board in by_budget.values()))
+            comparisons.append(
+                {k: replace(b, rows=b.rows[b.rows["problem"].isin(shared)]) for k, b in by_budget.items()}
+            )
+    return [by_budget for by_budget in comparisons if len(by_budget) > 1]
 
 
-def common(own: Mapping[int, Board]) -> list[str]:
-    first, *others = own.values()
+def common(by_budget: Mapping[int, Board]) -> list[str]:
+    first, *others = by_budget.values()
     return [name for name in first.methods if all(name in board.methods for board in others)]
 
 
 def draw_profile(ax: Any, board: Board) -> list[dict[str, Any]]:
     """The profiles of all methods, of which the baseline and those that reach most have names."""
-    found = dict(zip(board.methods, board.profile(), strict=True))
+    shares_by_method = dict(zip(board.methods, board.profile(), strict=True))
     colours = {
-        max(found, key=lambda name: found[name][0]): st.GREEN,
-        max(found, key=lambda name: (found[name][-1], found[name][0])): st.BLUE,
+        max(shares_by_method, key=lambda name: shares_by_method[name][0]): st.GREEN,
+        max(
+            shares_by_method, key=lambda name: (shares_by_method[name][-1], shares_by_method[name][0])
+        ): st.BLUE,
         board.baseline: st.BLACK,
     }
-    top = max(float(shares[-1]) for shares in found.values())
+    top = max(float(shares[-1]) for shares in shares_by_method.values())
     if top <= FEW:
         colours = {}
         words = f"no method reaches the target\nin more than {100 * top:.0f} % of the cases"
         ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", color="#555555", fontsize=7)
-    for name, shares in found.items():
+    for name, shares in shares_by_method.items():
         line = {"color": colours[name], "lw": 1.4, "zorder": 3} if name in colours else REST
         ax.step(FACTORS, shares, where="post", **line)
     dress(ax, "gradients / fewest of any method", "share of cases", board.title, log="x", ylim=(0, 1.02))
     ax.grid(lw=0.4, color="#EEEEEE")
     ax.set_axisbelow(True)
-    name_lines(ax, {name: float(found[name][-1]) for name in colours}, colours)
+    name_lines(ax, {name: float(shares_by_method[name][-1]) for name in colours}, colours)
     within = int(np.searchsorted(FACTORS, 10.0 - 1e-9))
     return [
         {
@@ -104,14 +110,14 @@ def draw_profile(ax: Any, board: Board) -> list[dict[str, Any]]:
             "within 10": float(shares[within]),
             "ever": board.reached(name),
         }
-        for name, shares in found.items()
+        for name, shares in shares_by_method.items()
     ]
 
 
-def draw_budgets(ax: Any, own: Mapping[int, Board]) -> list[dict[str, Any]]:
+def draw_budgets(ax: Any, by_budget: Mapping[int, Board]) -> list[dict[str, Any]]:
     """The score of every method against the budget; both scalarizations and the first ones are named."""
-    methods = common(own)
-    scores = {name: [board.scores[name] for board in own.values()] for name in methods}
+    methods = common(by_budget)
+    scores = {name: [board.scores[name] for board in by_budget.values()] for name in methods}
     colours = {
         max(methods, key=lambda name: scores[name][0]): st.GREEN,
         max(methods, key=lambda name: scores[name][-1]): st.BLUE,
@@ -120,10 +126,10 @@ def draw_budgets(ax: Any, own: Mapping[int, Board]) -> list[dict[str, Any]]:
     }
     for name, values in scores.items():
         line = {"color": colours[name], "lw": 1.4, "zorder": 3} if name in colours else REST
-        ax.plot(list(own), values, "o-", ms=2.6, **line)
-    title = f"{own[200].title}: {problems_in_words(len(own[200].problems))}"
+        ax.plot(list(by_budget), values, "o-", ms=2.6, **line)
+    title = f"{by_budget[200].title}: {problems_in_words(len(by_budget[200].problems))}"
     dress(ax, "gradients for each function", "score", title, log="x", ylim=(0, 1.02))
-    ax.set_xticks(list(own), [str(budget) for budget in own])
+    ax.set_xticks(list(by_budget), [str(budget) for budget in by_budget])
     ax.minorticks_off()
     ax.grid(lw=0.4, color="#EEEEEE")
     ax.set_axisbelow(True)
@@ -138,7 +144,7 @@ def draw_budgets(ax: Any, own: Mapping[int, Board]) -> list[dict[str, Any]]:
             "low": board.intervals[name][0],
             "high": board.intervals[name][1],
         }
-        for budget, board in own.items()
+        for budget, board in by_budget.items()
         for name in board.methods
     ]
 

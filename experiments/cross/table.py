@@ -14,13 +14,13 @@ from mobench.sweep import boards
 @functools.cache
 def table() -> dict[str, Any]:
     path = conf_dir() / "experiment" / "cross" / "zoo.yaml"
-    found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))["cross"]
-    return {key: value for key, value in found.items() if key != "only"}  # which depends on the scale
+    content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))["cross"]
+    return {key: value for key, value in content.items() if key != "only"}  # which depends on the scale
 
 
 def boards_of() -> dict[str, Any]:
-    found: dict[str, Any] = table()["boards"]
-    return found
+    boards: dict[str, Any] = table()["boards"]
+    return boards
 
 
 def problems_of(board: str) -> dict[str, list[str]]:

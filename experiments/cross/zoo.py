@@ -14,7 +14,7 @@ from mobench.artifacts.checks import AtMost, Count, Share
 from mobench.artifacts.rows import JobRows
 from mobench.comparison import rows, statistics
 
-from .board import BUDGETS, TITLES, Board, boards, by_angle, ignoring, replicated
+from .board import BUDGETS, TITLES, Board, boards_with_rows, by_angle, ignoring, replicated
 from .distil import distilled
 from .nulls import copies_called_different
 from .references import References
@@ -22,7 +22,7 @@ from .table import boards_of, ranking
 
 ROW = 0.135  # inches
 FILE = "rows.csv.gz"
-KEPT = 0.95  # share of the separated pairs that keep their order in a replication: the protocol, version 2
+REPLICATED = 0.95  # share of the separated pairs that keep their order again: the protocol, version 2
 
 
 @artifact("cross/zoo")
@@ -35,27 +35,31 @@ def zoo(a: Artifact) -> None:
         a.files[FILE] = rows.to_bytes(fresh)
         pairs = len(fresh.drop_duplicates(list(rows.PAIR)))
         a.note(f"Rows of {pairs} pairs were computed here; {FILE} has them for `mobench cross merge`.")
-    shown = boards(every)
-    angles = by_angle(shown)
-    others = boards(every, other_budgets())
-    lines = [line for board in [*shown, *angles, *others] for line in board.lines()]
-    for own in angles:
-        (by_score,) = (board for board in shown if board.name == own.name)
-        ignored = {"board": own.key, "problem": "all", "note": "ignores the preference, so without a place"}
+    boards = boards_with_rows(every)
+    angles = by_angle(boards)
+    others = boards_with_rows(every, other_budgets())
+    lines = [line for board in [*boards, *angles, *others] for line in board.lines()]
+    for angular in angles:
+        (by_score,) = (board for board in boards if board.name == angular.name)
+        ignored = {
+            "board": angular.key,
+            "problem": "all",
+            "note": "ignores the preference, so without a place",
+        }
         lines += [{**ignored, "method": method} for method in ignoring(by_score)]
     for name, text in a.refused.items():
         pair = dict(zip(("board", "problem", "method"), name.split(".", 2), strict=True))
         reason = "; ".join(part.strip().removeprefix("- ") for part in text.splitlines()[1:])
         lines.append({**pair, "note": f"does not fit: {reason}"})
-    given = ["board", "problem", "method", "place", "note"]
-    a.table(pd.DataFrame(lines, columns=_columns(lines)), given=[name for name in given if lines])
-    if shown:
-        draw(a, [*shown, *angles], set(fresh["method"]))
+    unmeasured = ["board", "problem", "method", "place", "note"]
+    a.table(pd.DataFrame(lines, columns=_columns(lines)), given=[name for name in unmeasured if lines])
+    if boards:
+        draw(a, [*boards, *angles], set(fresh["method"]))
     check(a, every, replication)
 
 
 def other_budgets() -> list[str]:
-    return [name for board, own in BUDGETS.items() for name in own.values() if name != board]
+    return [name for board, by_budget in BUDGETS.items() for name in by_budget.values() if name != board]
 
 
 def _columns(lines: list[dict[str, object]]) -> list[str]:
@@ -69,23 +73,23 @@ def computed(jobs: Mapping[str, JobRows]) -> pd.DataFrame:
         board, problem, method = name.split(".")[:3]
         pairs.setdefault((board, problem, method), []).append(job)
     references = References()
-    found = []
-    for (board, problem, method), own in pairs.items():
-        replication = int(own[0].config["seeds"][0]) // 100
+    distilled_rows = []
+    for (board, problem, method), jobs_of_pair in pairs.items():
+        replication = int(jobs_of_pair[0].config["seeds"][0]) // 100
         key = (replication, board, problem, method)
-        found.append(distilled(key, own, int(boards_of()[board]["budget"]), references))
+        distilled_rows.append(distilled(key, jobs_of_pair, int(boards_of()[board]["budget"]), references))
     return (
-        rows.stamped(pd.concat(found, ignore_index=True))
-        if found
+        rows.stamped(pd.concat(distilled_rows, ignore_index=True))
+        if distilled_rows
         else pd.DataFrame(columns=list(rows.COLUMNS))
     )
 
 
 def beside_kept(fresh: pd.DataFrame, replication: int) -> pd.DataFrame:
     """Fresh rows, and kept ones of all other pairs."""
-    kept = rows.kept(replication)
+    stored = rows.kept(replication)
     pairs = list(fresh.drop_duplicates(list(rows.PAIR))[list(rows.PAIR)].itertuples(index=False, name=None))
-    parts = [part for part in (rows.without(kept, pairs), fresh) if len(part)]
+    parts = [part for part in (rows.without(stored, pairs), fresh) if len(part)]
     return pd.concat(parts, ignore_index=True) if parts else fresh
 
 
@@ -106,22 +110,22 @@ SIDE_BY_SIDE = (
 )
 
 
-def draw(a: Artifact, shown: list[Board], new: set[str]) -> None:
+def draw(a: Artifact, boards: list[Board], new: set[str]) -> None:
     """A panel for each board: scores with intervals, the best first; methods computed here in bold."""
-    shown = sorted(shown, key=lambda board: SIDE_BY_SIDE.index(board.key))
-    tall = [max(len(board.methods) for board in shown[i : i + 2]) for i in range(0, len(shown), 2)]
+    boards = sorted(boards, key=lambda board: SIDE_BY_SIDE.index(board.key))
+    tall = [max(len(board.methods) for board in boards[i : i + 2]) for i in range(0, len(boards), 2)]
     fig, axes = st.plt.subplots(
         len(tall),
-        min(2, len(shown)),
+        min(2, len(boards)),
         figsize=(st.WIDTH, ROW * sum(tall) + 0.75 * len(tall)),
         height_ratios=tall,
         layout="constrained",
         squeeze=False,
     )
-    for i, (ax, board) in enumerate(zip(axes.flat, shown, strict=False)):
+    for i, (ax, board) in enumerate(zip(axes.flat, boards, strict=False)):
         draw_board(ax, board, new)
         ax.set_ylim(tall[i // 2] - 0.4, -0.6)  # lines of panels beside each other are equally far apart
-    for ax in axes.flat[len(shown) :]:
+    for ax in axes.flat[len(boards) :]:
         ax.set_axis_off()
     st.caption(
         fig,
@@ -154,32 +158,32 @@ def draw_board(ax: Any, board: Board, new: set[str]) -> None:
 
 def check(a: Artifact, every: pd.DataFrame, replication: int) -> None:
     """The checks of the procedure that the protocol fixes."""
-    shown = boards(every)
-    have = {board.name: board.problems for board in boards(every, boards_of())}
-    wanted = {f"{name}.{p}": p in have.get(name, []) for name in boards_of() for p in ranking(name)}
-    absent = [name for name, held in wanted.items() if not held]
+    boards = boards_with_rows(every)
+    have = {board.name: board.problems for board in boards_with_rows(every, boards_of())}
+    with_rows = {f"{name}.{p}": p in have.get(name, []) for name in boards_of() for p in ranking(name)}
+    absent = [name for name, held in with_rows.items() if not held]
     a.check(
         "all-problems",
-        Count(wanted, what="ranking problems have rows"),
+        Count(with_rows, what="ranking problems have rows"),
         reason=f"Not computed yet, so left out: {', '.join(absent)}.",
     )
-    if not shown:
+    if not boards:
         return
     most = float(every["share"].max())
     a.check("within-reference", AtMost(most, 1.05, of="largest share", digits=".4f"))
-    rate = {board.name: copies_called_different(board) for board in shown}
+    rate = {board.name: copies_called_different(board) for board in boards}
     a.check("copies", AtMost(rate, 0.05, of="share of 200 copies called different", digits=".3f"))
-    again = boards(rows.kept(1 - replication))
-    check_replication(a, "replication", replicated(shown, again))
-    check_replication(a, "replication-by-angle", replicated(by_angle(shown), by_angle(again)))
+    again = boards_with_rows(rows.kept(1 - replication))
+    check_replication(a, "replication", replicated(boards, again))
+    check_replication(a, "replication-by-angle", replicated(by_angle(boards), by_angle(again)))
 
 
-def check_replication(a: Artifact, name: str, kept: Mapping[str, list[bool]]) -> None:
-    every = [held for own in kept.values() for held in own]
+def check_replication(a: Artifact, name: str, same_order: Mapping[str, list[bool]]) -> None:
+    every = [held for of_board in same_order.values() for held in of_board]
     if not every:
         return
-    each = ", ".join(f"{board} {sum(own)} of {len(own)}" for board, own in kept.items())
-    share = Share(every, KEPT, that="the order of the first run", what="separated pairs", digits=1)
+    each = ", ".join(f"{board} {sum(of_board)} of {len(of_board)}" for board, of_board in same_order.items())
+    share = Share(every, REPLICATED, that="the order of the first run", what="separated pairs", digits=1)
     a.check(name, share.also(each))
 
 
@@ -187,11 +191,11 @@ def check_replication(a: Artifact, name: str, kept: Mapping[str, list[bool]]) ->
 def critical(a: Artifact) -> None:
     """Critical-difference diagrams: mean ranks, with the difference that Nemenyi's test needs."""
     a.refer("cross/zoo", "copies", "replication", "replication-by-angle")
-    shown = [board for board in boards(rows.kept(0)) if len(board.problems) > 1]
-    if not shown:
+    boards = [board for board in boards_with_rows(rows.kept(0)) if len(board.problems) > 1]
+    if not boards:
         a.note("No rows are kept.")
         return
-    tall = [max(len(board.methods) for board in shown[i : i + 2]) for i in range(0, len(shown), 2)]
+    tall = [max(len(board.methods) for board in boards[i : i + 2]) for i in range(0, len(boards), 2)]
     fig, axes = st.plt.subplots(
         len(tall),
         2,
@@ -201,18 +205,20 @@ def critical(a: Artifact) -> None:
         squeeze=False,
     )
     lines = []
-    for ax, board in zip(axes.flat, shown, strict=False):
+    for ax, board in zip(axes.flat, boards, strict=False):
         names = sorted(board.methods, key=lambda m: board.ranks[m])
         values = np.array([board.ranks[m] for m in names])
         difference = statistics.critical_difference(len(names), len(board.problems))
-        found = statistics.friedman(board.blocks)
+        friedman = statistics.friedman(board.blocks)
         ax.plot(values, range(len(names)), "o", ms=3.0, color=st.BLUE)
         for i, value in enumerate(values):
             ax.plot([value, min(value + difference, len(names))], [i, i], color=st.GREY, lw=1.0)
         ax.set_yticks(range(len(names)), [name_of(m) for m in names], fontsize=7)
         ax.invert_yaxis()
         ax.set_xlabel("mean rank (1: best)", fontsize=7)
-        ax.set_title(f"{TITLES[board.name]}: Friedman p = {found.p:.1g}, CD = {difference:.1f}", fontsize=8)
+        ax.set_title(
+            f"{TITLES[board.name]}: Friedman p = {friedman.p:.1g}, CD = {difference:.1f}", fontsize=8
+        )
         for name, value in zip(names, values, strict=True):
             lines.append(
                 {
@@ -220,12 +226,12 @@ def critical(a: Artifact) -> None:
                     "method": name,
                     "mean rank": float(value),
                     "CD": difference,
-                    "Friedman": found.statistic,
-                    "p": found.p,
+                    "Friedman": friedman.statistic,
+                    "p": friedman.p,
                     "problems": len(board.problems),
                 }
             )
-    for ax in axes.flat[len(shown) :]:
+    for ax in axes.flat[len(boards) :]:
         ax.set_axis_off()
     fig.supxlabel(
         "A line reaches one critical difference (Nemenyi, 5 %) beyond a mean rank: methods whose points it "
@@ -238,7 +244,7 @@ def critical(a: Artifact) -> None:
     a.note("Boards with one problem have no ranks over problems, and are left out.")
     silent = [
         TITLES[board.name]
-        for board in shown
+        for board in boards
         if statistics.critical_difference(len(board.methods), len(board.problems)) > len(board.methods) - 1
     ]
     if silent:

@@ -44,14 +44,14 @@ def active(a: Artifact) -> None:
     """x and violation against t for penalties below and above beta*, with the exact minimisers."""
     beta = {key: float(job.config["algorithm"].get("beta", np.nan)) for key, job in a.jobs.items()}
     names = {key: METHODS.get(key, f"CSMOO-2, beta = {b:g}") for key, b in beta.items()}
-    shown = {names[key]: Curves(job, LAM) for key, job in a.jobs.items()}
-    main = shown[names["beta_5"]]
+    curves = {names[key]: Curves(job, LAM) for key, job in a.jobs.items()}
+    main = curves[names["beta_5"]]
     x_best = main.optimum[0]
     ends = {
         names[key]: x_best if key == "csmoo1" else end_of_penalty(main.problem, LAM, b)
         for key, b in beta.items()
     }
-    draw(a, shown, ends)
+    draw(a, curves, ends)
     lines = [
         {
             "method": name,
@@ -62,11 +62,11 @@ def active(a: Artifact) -> None:
             "share feasible": float(c.feasible.mean()),
             "runs": c.runs,
         }
-        for name, c in shown.items()
+        for name, c in curves.items()
     ]
     a.table(lines, given=("method", "exact minimiser of (14)", "x* of (2)"))
     threshold = least_beta(main.problem, LAM)
-    x = {name: Mean(c.x_end) for name, c in shown.items()}
+    x = {name: Mean(c.x_end) for name, c in curves.items()}
     large = {names[k]: x[names[k]] for k, b in beta.items() if b >= threshold}
     a.claim(
         "theorem-2",
@@ -75,12 +75,12 @@ def active(a: Artifact) -> None:
     judge_weak_pareto(a, main.problem, x_best)
     a.claim("csmoo1-active", Within(x["CSMOO-1"], x_best, 0.01, of="x"))
     small = [names[k] for k, b in beta.items() if b < threshold]
-    violated = {name: ~shown[name].feasible for name in small}
+    violated = {name: ~curves[name].feasible for name in small}
     sharp = AllOf(
         Within({name: x[name] for name in small}, ends, 0.02, of="x", to="minimiser"),
         Share(violated, that=f"violation above {ZERO:g}"),
     )
-    means = ", ".join(f"{name} {shown[name].final['violation'].mean():.3f}" for name in small)
+    means = ", ".join(f"{name} {curves[name].final['violation'].mean():.3f}" for name in small)
     a.check("below-beta", sharp.also(f"mean violation: {means}"))
     judge_asymptotic(a, main)
     a.note(f"lambda = (.1, .9) with the analytic ideal point, seeds {main.span}.")
@@ -104,11 +104,11 @@ def judge_weak_pareto(a: Artifact, convex: ConstrainedGaussian, x_best: float) -
     a.claim("theorem-3", Graded(full, AtMost(gain, 1e-9, of=of, digits=".3g")).also(curvature))
 
 
-def draw(a: Artifact, shown: Mapping[str, Curves], ends: Mapping[str, float]) -> None:
+def draw(a: Artifact, curves: Mapping[str, Curves], ends: Mapping[str, float]) -> None:
     """x with the exact minimisers (dotted), and violation, of all settings."""
     fig, ((left, right),) = st.panels(1, 2, size=3.0)
     penalties = iter((st.ORANGE, st.SKY, st.BLUE))
-    for name, c in shown.items():
+    for name, c in curves.items():
         colour = st.look("csmoo1").colour if name == "CSMOO-1" else next(penalties)
         over = name == "CSMOO-1"  # CSMOO-2 with a large beta does the same
         look: dict[str, Any] = {"color": colour, "ls": "--" if over else "-", "zorder": 3 if over else 2}
@@ -116,7 +116,7 @@ def draw(a: Artifact, shown: Mapping[str, Curves], ends: Mapping[str, float]) ->
         curve(left, c.steps + 1, c.x, label, **look)
         curve(right, c.steps + 1, c.column("violation"), label, **look)
         level(left, ends[name], color=colour)
-    feasible = next(iter(shown.values())).problem.feasible_set
+    feasible = next(iter(curves.values())).problem.feasible_set
     left.axhspan(*feasible, color=st.GREY, alpha=0.12, lw=0, label="feasible set")
     left.plot([], [], ":", color=st.GREY, label="exact minimiser, in the method's colour")
     dress(left, TIME, "$x$, mean over seeds", log="x")

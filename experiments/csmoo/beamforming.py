@@ -53,12 +53,12 @@ WINDOWS = 10  # per decade of t: what the violations are averaged over, which os
 SAME = ("sgd", "prox")  # with CSMOO-2's step sizes and penalty
 BASELINES = (*SAME, "tuned")
 MODERATE = (0.2, 0.8)  # lambda_1 between them
-MOST = 0.9  # share of channel instances (and preferences) that "consistently" asks for
+MOST = 0.9  # share of channel instances (and preferences) that counts as "consistently"
 CURVES = {"fig3": 0.5, "fig20": 0.1, "fig22": 0.3, "fig24": 0.7, "fig26": 0.9}
 RATES = {"fig4": 0.5, "fig21": 0.1, "fig23": 0.3, "fig25": 0.7, "fig27": 0.9}
 THREE = {"fig28": 0.5, "fig29": 0.1, "fig30": 0.3, "fig31": 0.7, "fig32": 0.9}
 NEAR = 0.02  # in V
-KEPT = 0.05  # bit/s/Hz: what a rate may lose and still count as preserved
+PRESERVED = 0.05  # bit/s/Hz: what a rate may lose and still count as preserved
 SMALL_RATE = 0.03  # bit/s/Hz: up to it the axis of a user with small rates is linear
 SLACK = 0.03  # bit/s/Hz: noise of a mean rate
 HELD_OUT = 150_000
@@ -108,8 +108,8 @@ def ideal_of(job: JobRows) -> tuple[float, ...]:
     return tuple(float(v) for v in job.meta["ideal_point"])
 
 
-def better(shown: Mapping[str, Curves]) -> str:
-    return min(BASELINES, key=lambda k: shown[k].V)
+def best_baseline(curves: Mapping[str, Curves]) -> str:
+    return min(BASELINES, key=lambda k: curves[k].V)
 
 
 # the answer by another method
@@ -134,7 +134,7 @@ def exact(
     weights = torch.tensor([lam1, 1.0 - lam1, 1.0, 1.0], dtype=torch.float64)
     shift = weights * torch.tensor([*z, 0.0, 0.0], dtype=torch.float64)
 
-    @lru_cache(maxsize=2)  # values and rows are asked for one after the other
+    @lru_cache(maxsize=2)  # SLSQP evaluates values and rows one after the other
     def at(point: bytes) -> tuple[np.ndarray, np.ndarray]:
         v = np.frombuffer(point)
         # a copy for each function: one backward pass
@@ -159,7 +159,7 @@ def reference(lam1: float, z: tuple[float, ...]) -> Reference:
     rng = np.random.default_rng(0)
     gradient = np.append(np.zeros(8), 1.0)
     for _ in range(6):
-        found = minimize(
+        solution = minimize(
             lambda v: v[-1],
             np.append(0.5 * rng.standard_normal(8), 1.0),
             jac=lambda v: gradient,
@@ -167,10 +167,10 @@ def reference(lam1: float, z: tuple[float, ...]) -> Reference:
             constraints=[{"type": "ineq", **inside}],
             options={"maxiter": 300, "ftol": 1e-10},
         )
-        if at_point(found.x.tobytes())[0].min() > -1e-7 and found.x[-1] < best.V:
-            W = found.x[:-1]
+        if at_point(solution.x.tobytes())[0].min() > -1e-7 and solution.x[-1] < best.V:
+            W = solution.x[:-1]
             rates = -problem.values(torch.from_numpy(W.copy()).unsqueeze(0))[0, :2]
-            best = Reference(float(found.x[-1]), float(W @ W), (float(rates[0]), float(rates[1])))
+            best = Reference(float(solution.x[-1]), float(W @ W), (float(rates[0]), float(rates[1])))
     return best
 
 
@@ -178,66 +178,66 @@ def reference(lam1: float, z: tuple[float, ...]) -> Reference:
 
 
 def draw_lines(
-    ax: Any, shown: Mapping[str, Curves], column: str, sign: float = 1.0, windows: bool = False
+    ax: Any, curves: Mapping[str, Curves], column: str, sign: float = 1.0, windows: bool = False
 ) -> None:
     """Draws a recorded column of all methods, mean and 10 to 90 % quantiles over seeds.
 
     `windows`: means over windows of t that are equally long on a logarithmic axis, and bands of CSMOO alone.
     """
-    for key, c in shown.items():
+    for key, c in curves.items():
         look = st.look(key)
         t = c.steps + 1.0
         values = sign * c.column(column)
         if windows:
             t, values = averaged(t, values)
         band: Band = "quantiles" if not windows or key.startswith("csmoo") else ""
-        marks = {"marker": look.marker, "ms": 3, "markevery": (0.03 * len(shown), 0.22)}
+        marks = {"marker": look.marker, "ms": 3, "markevery": (0.03 * len(curves), 0.22)}
         line = {"color": look.colour, "ls": look.line, "lw": 1.5 if key == "csmoo2" else 1.0}
         curve(ax, t, values, METHODS[key], band=band, alpha=0.15, **line, **marks)
 
 
 def averaged(t: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns means of values (S, T) over windows of t: their times (W,), and the means (S, W)."""
-    window = np.floor(WINDOWS * np.log10(t)).astype(int)
-    found = np.unique(window)
-    times = np.array([np.exp(np.log(t[window == w]).mean()) for w in found])
-    return times, np.stack([values[:, window == w].mean(1) for w in found], 1)
+    window_of_step = np.floor(WINDOWS * np.log10(t)).astype(int)
+    windows = np.unique(window_of_step)
+    times = np.array([np.exp(np.log(t[window_of_step == w]).mean()) for w in windows])
+    return times, np.stack([values[:, window_of_step == w].mean(1) for w in windows], 1)
 
 
-def spread(shown: Mapping[str, Curves]) -> str:
+def spread(curves: Mapping[str, Curves]) -> str:
     """Says what lines, bands and baselines are."""
     return (
-        f"Lines: means over {len(shown['csmoo2'].V_end)} seeds, bands: 10 to 90 % of them. The baselines SGD "
-        "and proximal have CSMOO-2's step sizes and penalty; tuned SGD has those that did best on other "
+        f"Lines: means over {len(curves['csmoo2'].V_end)} seeds, bands: 10 to 90 % of them. The baselines "
+        "SGD and proximal have CSMOO-2's step sizes and penalty; tuned SGD has those that did best on other "
         "channels."
     )
 
 
-def covered(shown: Mapping[str, Curves]) -> str:
+def covered(curves: Mapping[str, Curves]) -> str:
     """Says that CSMOO-1 lies on CSMOO-2 where their values differ by less than 2 % of their range."""
-    if "csmoo1" not in shown:
+    if "csmoo1" not in curves:
         return ""
-    one, two = (shown[key].column("tchebycheff").mean(0) for key in ("csmoo1", "csmoo2"))
+    one, two = (curves[key].column("tchebycheff").mean(0) for key in ("csmoo1", "csmoo2"))
     if len(one) != len(two) or np.abs(one - two).max() > 0.02 * np.ptp(two):
         return ""
     return " CSMOO-1, dashed, lies on CSMOO-2."
 
 
-def draw_curves(a: Artifact, shown: Mapping[str, Curves], best: Reference) -> None:
+def draw_curves(a: Artifact, curves: Mapping[str, Curves], best: Reference) -> None:
     """Tchebycheff value, violation and power against t, and the table of final values."""
     fig, ((value, violation, power),) = st.panels(1, 3, figsize=(7.0, 2.9))
     for ax, column in ((value, "tchebycheff"), (violation, "violation"), (power, "power")):
-        draw_lines(ax, shown, column, windows=column == "violation")
+        draw_lines(ax, curves, column, windows=column == "violation")
     level(value, best.V, "exact optimum (SLSQP)")
     level(power, best.power)
-    budget = shown["csmoo2"].setting("power")
+    budget = curves["csmoo2"].setting("power")
     if abs(best.power - budget) > 0.02:
         level(power, budget, color=st.GREY, lw=0.8, ls="-")
     power.text(1.0, 1.02 * budget, "budget", fontsize=7, color=st.GREY)
     dress(value, TIME, "Tchebycheff value", log="x", ylim=(0.0, None))
     dress(violation, TIME, "max constraint violation (bit/s/Hz)", log="x", symlog=1e-2)
     dress(power, TIME, r"power $\|W\|_F^2$", log="x", ylim=(0.0, 1.14 * budget))
-    lam1 = shown["csmoo2"].lam[0]
+    lam1 = curves["csmoo2"].lam[0]
     fig.suptitle(f"Beamforming, two users, $\\lambda = ({lam1:g}, {1 - lam1:.1g})$")
     for ax, title in (
         (value, "(a) value"),
@@ -248,22 +248,22 @@ def draw_curves(a: Artifact, shown: Mapping[str, Curves], best: Reference) -> No
     legend_below(fig, value)
     st.caption(
         fig,
-        f"{spread(shown)} In (b) lines are means over windows of $t$, and CSMOO alone has a band."
-        f"{covered(shown)}",
+        f"{spread(curves)} In (b) lines are means over windows of $t$, and CSMOO alone has a band."
+        f"{covered(curves)}",
     )
     a.figure(fig)
-    z = ", ".join(f"{v:.4f}" for v in ideal_of(shown["csmoo2"].job))
+    z = ", ".join(f"{v:.4f}" for v in ideal_of(curves["csmoo2"].job))
     a.note(
         f"z = ({z}) from two extreme runs; values are exact expectations; bands: 10 to 90 % of the seeds. "
         f"Violations are means over windows of t, {WINDOWS} per decade, with bands of CSMOO alone."
     )
-    a.table(table(shown, best), given=("method", "lambda_1"))
+    a.table(table(curves, best), given=("method", "lambda_1"))
 
 
-def table(shown: Mapping[str, Curves], best: Reference) -> pd.DataFrame:
-    lines = [{"method": METHODS[k], "lambda_1": c.lam[0], **final(c)} for k, c in shown.items()]
+def table(curves: Mapping[str, Curves], best: Reference) -> pd.DataFrame:
+    lines = [{"method": METHODS[k], "lambda_1": c.lam[0], **final(c)} for k, c in curves.items()]
     exact = {"V": best.V, "power": best.power, "rate 1": best.rates[0], "rate 2": best.rates[1]}
-    lam1 = shown["csmoo2"].lam[0]
+    lam1 = curves["csmoo2"].lam[0]
     return pd.DataFrame([*lines, {"method": "exact optimum (SLSQP)", "lambda_1": lam1, **exact}])
 
 
@@ -292,11 +292,11 @@ def final_lines(jobs: Mapping[str, JobRows]) -> list[dict[str, Any]]:
 @artifact(*(f"csmoo/{name}" for name in CURVES))
 def convergence(a: Artifact) -> None:
     """Tchebycheff value, violation and power of CSMOO-2 and the baselines at one preference."""
-    shown = compared(a, CURVES[a.name])
-    c = shown["csmoo2"]
+    curves = compared(a, CURVES[a.name])
+    c = curves["csmoo2"]
     best = reference(CURVES[a.name], ideal_of(c.job))
-    draw_curves(a, shown, best)
-    judge_better(a, c, shown, best, at(a.jobs["boundary"], c.lam[0]))
+    draw_curves(a, curves, best)
+    judge_better(a, c, curves, best, at(a.jobs["boundary"], c.lam[0]))
     a.check("near-optimal", Within(c.V, best.V, NEAR, of="V", to="reference", digits=".4f"))
     late = float(c.column("violation")[:, c.steps >= c.steps[-1] / 4].max())
     more = f"; after a quarter of the steps at most {late:.4f}"
@@ -311,10 +311,10 @@ def convergence(a: Artifact) -> None:
 
 
 def judge_better(
-    a: Artifact, c: Curves, shown: Mapping[str, Curves], best: Reference, projected: Curves
+    a: Artifact, c: Curves, curves: Mapping[str, Curves], best: Reference, projected: Curves
 ) -> None:
-    rival = shown[better(shown)]
-    same = min((shown[k] for k in SAME), key=lambda own: own.V)
+    rival = curves[best_baseline(curves)]
+    same = min((curves[k] for k in SAME), key=lambda c: c.V)
     lower = AtMost(Mean(c.V_end), Mean(rival.V_end), of="V", than="the best baseline's")
     weaker = {
         "Better than the baselines with its own step sizes and penalty, not than the tuned one.": AtMost(
@@ -331,7 +331,7 @@ def judge_better(
     parts = [words for words, one in weaker.items() if one.holds is True]
     a.claim(
         "better",
-        check.also(", ".join(f"{METHODS[k]} {Mean(shown[k].V_end)}" for k in BASELINES)),
+        check.also(", ".join(f"{METHODS[k]} {Mean(curves[k].V_end)}" for k in BASELINES)),
         reason=" ".join(parts) if check.holds == "partial" else "",
         steps=c.job.config["steps"],
         V=f"{best.V:.4f}",
@@ -376,16 +376,16 @@ def judge_power(a: Artifact) -> None:
 def rates(a: Artifact) -> None:
     """Expected rates of both users against t at one preference."""
     lam1 = RATES[a.name]
-    shown = compared(a, lam1)
+    curves = compared(a, lam1)
     best = reference(lam1, ideal_of(a.jobs["csmoo2"]))
     fig, axes = st.panels(1, 2, figsize=(7.0, 2.9))
     for user, ax in enumerate(axes[0], 1):
-        draw_lines(ax, shown, f"f_{user}", -1.0)
+        draw_lines(ax, curves, f"f_{user}", -1.0)
         level(ax, best.rates[user - 1], "at the exact optimum of V")
         weight = lam1 if user == 1 else 1 - lam1
         title = f"({'ab'[user - 1]}) user {user}, $\\lambda_{user} = {weight:.1f}$"
         dress(ax, TIME, title=title, log="x")
-        highest = max(float((-c.column(f"f_{user}").mean(0)).max()) for c in shown.values())
+        highest = max(float((-c.column(f"f_{user}").mean(0)).max()) for c in curves.values())
         if best.rates[user - 1] < 0.25 * highest:  # early peaks would press all ends onto the axis
             dress(ax, symlog=SMALL_RATE)
             title += f", logarithmic above {SMALL_RATE:g}"
@@ -395,14 +395,14 @@ def rates(a: Artifact) -> None:
     legend_below(fig, axes[0, 0])
     st.caption(
         fig,
-        f"{spread(shown)} V: the weighted maximum that all methods minimise. Each panel has an "
+        f"{spread(curves)} V: the weighted maximum that all methods minimise. Each panel has an "
         "axis of its own.",
     )
     a.figure(fig)
-    a.table(table(shown, best), given=("method", "lambda_1"))
-    judge_rates(a, shown, best)
+    a.table(table(curves, best), given=("method", "lambda_1"))
+    judge_rates(a, curves, best)
     if not MODERATE[0] < lam1 < MODERATE[1]:
-        judge_spread(a, shown["csmoo2"])
+        judge_spread(a, curves["csmoo2"])
 
 
 def users(lam1: float) -> tuple[list[int], list[int]]:
@@ -411,10 +411,10 @@ def users(lam1: float) -> tuple[list[int], list[int]]:
     return strong, [u for u in (1, 2) if u not in strong]
 
 
-def judge_rates(a: Artifact, shown: Mapping[str, Curves], best: Reference) -> None:
+def judge_rates(a: Artifact, curves: Mapping[str, Curves], best: Reference) -> None:
     """The rates of both users against the best baseline's: in the drawn instance, and in how many others."""
-    c = shown["csmoo2"]
-    rival = shown[better(shown)]
+    c = curves["csmoo2"]
+    rival = curves[best_baseline(curves)]
     lam1 = c.lam[0]
     moderate = MODERATE[0] < lam1 < MODERATE[1]
     strong, weak = users(lam1)
@@ -432,11 +432,11 @@ def judge_rates(a: Artifact, shown: Mapping[str, Curves], best: Reference) -> No
     gain = f"gain of {'the emphasised rate' if weak else 'both rates'} over the baseline of lowest V"
     parts = [gains(strong, 0.0, gain)]
     if moderate and weak:
-        parts.append(gains(weak, -KEPT, "gain of the other rate"))
+        parts.append(gains(weak, -PRESERVED, "gain of the other rate"))
     check = AllOf(*parts, partial=True)
     rates = "; ".join(
-        f"user {u}: CSMOO-2 {c.rate(u).mean():.3f}, {METHODS[better(shown)]} {rival.rate(u).mean():.3f}, "
-        f"exact optimum {best.rates[u - 1]:.3f}"
+        f"user {u}: CSMOO-2 {c.rate(u).mean():.3f}, {METHODS[best_baseline(curves)]} "
+        f"{rival.rate(u).mean():.3f}, exact optimum {best.rates[u - 1]:.3f}"
         for u in (1, 2)
     )
     other = "is lower" if parts[0].holds else "is preserved, the emphasised one's not higher"
@@ -475,17 +475,17 @@ def judge_spread(a: Artifact, c: Curves) -> None:
 def three_methods(a: Artifact) -> None:
     """CSMOO-1 beside CSMOO-2 and the baselines at one preference."""
     lam1 = THREE[a.name]
-    shown = compared(a, lam1)
+    curves = compared(a, lam1)
     best = reference(lam1, ideal_of(a.jobs["csmoo2"]))
-    draw_curves(a, shown, best)
-    one = shown["csmoo1"]
-    two = shown["csmoo2"]
+    draw_curves(a, curves, best)
+    one = curves["csmoo1"]
+    two = curves["csmoo2"]
     close = Within(one.V, two.V, NEAR, of="V of CSMOO-1", to="CSMOO-2's", digits=".4f")
     steps = int(one.final["infeasible_steps"].sum())
     a.claim("csmoo1-equals-csmoo2", close.also(f"{steps} infeasible surrogates of CSMOO-1"))
     a.refer(f"csmoo/{next(name for name, lam in CURVES.items() if lam == lam1)}", "better")
-    rival = better(shown)
-    violation = shown[rival].end("violation")
+    rival = best_baseline(curves)
+    violation = curves[rival].end("violation")
     more = f" ({METHODS[rival]})"
     judge_violation(a, "baseline-feasible", violation, two.setting("leakage"), more, lam1=f"{lam1:g}")
 
@@ -558,8 +558,10 @@ def draw_rates(a: Artifact, lams: list[float], points: Mapping[str, np.ndarray],
         small=True,
     )
     label: str | None = "one line per instance"
-    for _, own in lines.groupby("instance"):
-        right.plot(own["lambda_1"], own["ratio"], "-", color=st.GREY, lw=0.6, alpha=0.5, label=label)
+    for _, instance in lines.groupby("instance"):
+        right.plot(
+            instance["lambda_1"], instance["ratio"], "-", color=st.GREY, lw=0.6, alpha=0.5, label=label
+        )
         label = None
     middle = lines.groupby("lambda_1")["ratio"].median()
     right.plot(middle.index, middle, "o-", color=st.BLACK, ms=4, label="median")

@@ -55,13 +55,13 @@ def slope(errors: pd.Series) -> float:
 def rate(a: Artifact) -> None:
     """Mean squared errors of the estimates under the schedule of Theorem 1."""
     fig, axes = st.panels(1, 2, size=3.2)
-    found: dict[str, dict[str, float]] = {}
+    slopes: dict[str, dict[str, float]] = {}
     for ax, (kind, what) in zip(axes[0], (("value", "values"), ("row", "gradients")), strict=True):
         errors = {label: mean_square(a.jobs[key], kind) for key, label in RATES.items()}
-        found[what] = {label: slope(e) for label, e in errors.items()}
+        slopes[what] = {label: slope(e) for label, e in errors.items()}
         for (label, e), colour in zip(errors.items(), COLOURS, strict=True):
             curve(
-                ax, e.index.to_numpy() + 16, e.to_numpy(), f"{label}: {found[what][label]:.2f}", color=colour
+                ax, e.index.to_numpy() + 16, e.to_numpy(), f"{label}: {slopes[what][label]:.2f}", color=colour
             )
         guide = np.array([16.0 + SINCE, 16.0 + float(e.index[-1])])
         top = 2 * float(errors["synthetic"].iloc[-1])
@@ -74,17 +74,17 @@ def rate(a: Artifact) -> None:
     lines = [
         {
             "problem and estimates": label,
-            "slope, values": found["values"][label],
-            "slope, gradients": found["gradients"][label],
+            "slope, values": slopes["values"][label],
+            "slope, gradients": slopes["gradients"][label],
             "steps": int(a.jobs[key].config["steps"]),
             "runs": a.jobs[key].runs,
         }
         for key, label in RATES.items()
     ]
     a.table(lines, given=("problem and estimates", "steps"))
-    for what, slopes in found.items():
+    for what, by_problem in slopes.items():
         check = AtMost(
-            slopes, STEEP, of=f"slope in logarithms from step {SINCE} on", digits=".3f", partial=True
+            by_problem, STEEP, of=f"slope in logarithms from step {SINCE} on", digits=".3f", partial=True
         )
         a.claim("rate-{what}", check, what=what, slow=", ".join(check.failing))
     longer = a.jobs["longer"]

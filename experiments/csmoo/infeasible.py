@@ -38,11 +38,11 @@ class Variants:
         return cls({lam: {key: Curves(a.jobs[prefix + key], lam) for key in METHODS} for lam in lams})
 
     def each(self) -> list[tuple[tuple[float, ...], str, Curves]]:
-        return [(lam, key, c) for lam, shown in self.at.items() for key, c in shown.items()]
+        return [(lam, key, c) for lam, curves in self.at.items() for key, c in curves.items()]
 
     def measured(self, key: str, fn: Callable[[Curves], np.ndarray]) -> np.ndarray:
         """fn of each run of a variant, over all preferences and common seeds, in the same order for all."""
-        return np.concatenate([fn(shown[key])[common(shown)[key]] for shown in self.at.values()])
+        return np.concatenate([fn(curves[key])[common(curves)[key]] for curves in self.at.values()])
 
     @cached_property
     def seeds(self) -> np.ndarray:
@@ -60,7 +60,7 @@ class Variants:
     def less(
         self, fn: Callable[[Curves], np.ndarray], one: str, other: str, of: np.ndarray | None = None
     ) -> Mean:
-        """fn of `one` less fn of `other`: mean over runs (of those in `of`), with noise and seed in common.
+        """fn of `one` less fn of `other`: mean over runs (all, or `of`), with noise and seed in common.
 
         The interval is over seeds: runs of one seed at several preferences share their noise.
         """
@@ -152,7 +152,7 @@ def judge_together(a: Artifact, near: Variants, starts: Mapping[float, Variants]
             f"{later:.2g}"
         ),
     )
-    apart = np.concatenate([matching(shown) for shown in near.at.values()])
+    apart = np.concatenate([matching(curves) for curves in near.at.values()])
     match = Share(apart <= MATCH, MOST, that=f"final x of any two variants within {MATCH}", digits=1)
     a.claim("same-solution", match.also(f"largest difference {apart.max():.1e}"))
     gap = 0.0
@@ -234,7 +234,7 @@ def judge_csmoo2(a: Artifact, starts: Mapping[float, Variants]) -> None:
     calm = []
     for x0, runs in starts.items():
         values = {
-            METHODS[k]: Mean(np.concatenate([spread(shown[k]) for shown in runs.at.values()]))
+            METHODS[k]: Mean(np.concatenate([spread(curves[k]) for curves in runs.at.values()]))
             for k in METHODS
         }
         of = f"variance of x over seeds, mean of steps 1 to {EARLY - 1}, x_0 = {x0:g}"

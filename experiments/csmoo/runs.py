@@ -27,7 +27,7 @@ GIVEN = ("method", "lambda", "x exact", "V exact")  # columns that no run measur
 TIME = "iteration $t + 1$"
 ZERO = 1e-4  # the paper's tolerance on max_j g_j (Appendix E.3)
 NEARLY_ZERO = 1e-3  # violations below it are drawn on a linear axis
-TOLD_APART = 0.05  # share of a panel's height: curves that are nearer are one to the eye
+DISTINCT = 0.05  # share of a panel's height: curves that are nearer are one to the eye
 NEARLY = 0.05  # ours: share of the smallest right-hand side of a constraint
 MATCH = 0.01  # final x of two variants match: less than the spread over seeds
 MOST = 0.95  # of the runs; a pilot has 99 %
@@ -92,20 +92,20 @@ def variants(a: Artifact, lam: tuple[float, ...]) -> dict[str, Curves]:
     return {key: Curves(a.jobs[key], lam) for key in METHODS}
 
 
-def common(shown: Mapping[K, Curves]) -> dict[K, np.ndarray]:
+def common(curves: Mapping[K, Curves]) -> dict[K, np.ndarray]:
     """Returns which runs of each have a seed that finished in all: positions in `final`, rows of `column`."""
-    shared = functools.reduce(np.intersect1d, [c.final["seed"].to_numpy() for c in shown.values()])
-    return {k: np.flatnonzero(np.isin(c.final["seed"], shared)) for k, c in shown.items()}
+    shared = functools.reduce(np.intersect1d, [c.final["seed"].to_numpy() for c in curves.values()])
+    return {k: np.flatnonzero(np.isin(c.final["seed"], shared)) for k, c in curves.items()}
 
 
-def matching(shown: Mapping[K, Curves]) -> np.ndarray:
+def matching(curves: Mapping[K, Curves]) -> np.ndarray:
     """Returns the largest difference of the final x between any two variants, by seed."""
-    keep = common(shown)
-    x = np.stack([c.x_end[keep[k]] for k, c in shown.items()])
+    keep = common(curves)
+    x = np.stack([c.x_end[keep[k]] for k, c in curves.items()])
     return x.max(0) - x.min(0)
 
 
-def finals(shown: Iterable[tuple[str, Curves]]) -> list[dict[str, Any]]:
+def finals(curves: Iterable[tuple[str, Curves]]) -> list[dict[str, Any]]:
     """Returns a line of final values for each method and preference."""
     return [
         {
@@ -119,25 +119,25 @@ def finals(shown: Iterable[tuple[str, Curves]]) -> list[dict[str, Any]]:
             "infeasible steps": c.final["infeasible_steps"].mean(),
             "runs": c.runs,
         }
-        for name, c in shown
+        for name, c in curves
     ]
 
 
-def draw_curves(a: Artifact, shown: Mapping[str, Curves], own: str = "") -> None:
+def draw_curves(a: Artifact, curves: Mapping[str, Curves], method: str = "") -> None:
     """Draws x, Tchebycheff value and violation against t, means over seeds.
 
-    The figure's own method is in front with its 10 to 90 % band; without one, all have the range of their
+    The figure's `method` is in front with its 10 to 90 % band; without one, all have the range of their
     seeds.
     """
     fig, axes = st.panels(1, 3, figsize=(7.0, 2.8))
-    main = shown[own or "basic"]
-    for k, key in enumerate((own, *(k for k in shown if k != own)) if own else shown):
-        c = shown[key]
-        others: dict[str, Any] = {"lw": 1.0, "ls": "--"} if own else {"ls": DASHES[key]}
-        look = {"lw": 1.8} if key == own else others
+    main = curves[method or "basic"]
+    for k, key in enumerate((method, *(k for k in curves if k != method)) if method else curves):
+        c = curves[key]
+        others: dict[str, Any] = {"lw": 1.0, "ls": "--"} if method else {"ls": DASHES[key]}
+        look = {"lw": 1.8} if key == method else others
         look |= {"marker": LOOKS[key].marker, "ms": 3.2, "markevery": (0.07 * k, 0.25)}
         for ax, values in zip(axes[0], (c.x, c.column("tchebycheff"), c.column("violation")), strict=True):
-            band: Band = "range" if not own else "quantiles" if key == own else ""
+            band: Band = "range" if not method else "quantiles" if key == method else ""
             curve(ax, c.steps + 1, values, METHODS[key], band=band, color=COLOURS[key], **look)
     low, high = main.problem.feasible_set
     axes[0, 0].axhspan(low, high, color=st.GREY, alpha=0.12, lw=0, label="feasible set")
@@ -147,31 +147,31 @@ def draw_curves(a: Artifact, shown: Mapping[str, Curves], own: str = "") -> None
     lowest = (min(0.0, main.optimum[1] - 0.02), None)
     dress(axes[0, 1], TIME, "Tchebycheff value", log="x", ylim=lowest)
     dress(axes[0, 2], TIME, "max constraint violation", log="x", symlog=NEARLY_ZERO)
-    band_of = f"10 to 90 % of the seeds of {METHODS[own]}" if own else "range of the seeds"
+    band_of = f"10 to 90 % of the seeds of {METHODS[method]}" if method else "range of the seeds"
     lam = ", ".join(f"{v:g}" for v in main.lam)
     seeds = f"{len(main.final)} seeds"
-    fig.suptitle(f"$\\lambda = ({lam})$; mean over {seeds}, band: {band_of}{coinciding(shown)}")
+    fig.suptitle(f"$\\lambda = ({lam})$; mean over {seeds}, band: {band_of}{coinciding(curves)}")
     legend_below(fig, axes[0, 0])
     a.figure(fig)
 
 
-def coinciding(shown: Mapping[str, Curves]) -> str:
+def coinciding(curves: Mapping[str, Curves]) -> str:
     """Says in which panels the drawn curves lie on one another, so that nobody looks for them."""
-    if len(shown) < 2 or len({len(c.steps) for c in shown.values()}) > 1:
+    if len(curves) < 2 or len({len(c.steps) for c in curves.values()}) > 1:
         return ""
     panels = {
-        "$x$": [c.x.mean(0) for c in shown.values()],
-        "value": [c.column("tchebycheff").mean(0) for c in shown.values()],
-        "violation": [np.arcsinh(c.column("violation").mean(0) / NEARLY_ZERO) for c in shown.values()],
+        "$x$": [c.x.mean(0) for c in curves.values()],
+        "value": [c.column("tchebycheff").mean(0) for c in curves.values()],
+        "violation": [np.arcsinh(c.column("violation").mean(0) / NEARLY_ZERO) for c in curves.values()],
     }
-    found = [
+    names = [
         name
-        for name, curves in panels.items()
-        if float(np.ptp(curves, axis=0).max()) < TOLD_APART * float(np.ptp(curves[0]))
+        for name, means in panels.items()
+        if float(np.ptp(means, axis=0).max()) < DISTINCT * float(np.ptp(means[0]))
     ]
-    if not found:
+    if not names:
         return ""
-    every = found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
+    every = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
     return f"; curves of {every} coincide"
 
 

@@ -1,4 +1,4 @@
-"""The duration of the violation of Figure 33 from other starts: the paper does not print its own."""
+"""The duration of the violation of Figure 33 from other starts: the paper does not print its start."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def starts(a: Artifact) -> None:
         [
             {
                 "x_0": start,
-                **{f"beta = {b:g}": value for b, value in sorted(found.items())},
+                **{f"beta = {b:g}": value for b, value in sorted(by_beta.items())},
                 "runs": sum((c.runs for c in runs[start].values()), RunCount(0, 0)),
             }
-            for start, found in since.items()
+            for start, by_beta in since.items()
         ],
         given=("x_0",),
     )
     judge(a, since, never)
-    judge_schedules(a, {start: (runs[start][STANDARD], found) for start, found in sorted(others.items())})
+    judge_schedules(a, {start: (runs[start][STANDARD], by_beta) for start, by_beta in sorted(others.items())})
 
 
 def draw(a: Artifact, since: dict[float, dict[float, Mean]]) -> None:
@@ -64,7 +64,7 @@ def draw(a: Artifact, since: dict[float, dict[float, Mean]]) -> None:
     ax.axhspan(*LASTS, color=LOOKS[0.0][0], alpha=0.12, lw=0, label=r"printed for $\beta = 0$")
     ax.axhspan(0, ALMOST_AT_ONCE, color=LOOKS[5.0][0], alpha=0.12, lw=0, label="almost at once")
     for shift, (b, (colour, marker)) in zip((-0.06, 0.0, 0.06), LOOKS.items(), strict=True):
-        means = [found[b] for found in since.values()]
+        means = [by_beta[b] for by_beta in since.values()]
         ax.errorbar(
             [start + shift for start in since],
             [m.mean for m in means],
@@ -84,28 +84,28 @@ def draw(a: Artifact, since: dict[float, dict[float, Mean]]) -> None:
 def judge(a: Artifact, since: dict[float, dict[float, Mean]], never: int) -> None:
     """Judges whether what is printed for beta = 0 and for beta >= 0.5 is seen from any of the starts.
 
-    Intervals are widened for the number of starts (Bonferroni), since the best of them is asked for.
+    Intervals are widened for the number of starts (Bonferroni), since the best of them decides.
     """
 
-    def seen(found: dict[float, Mean]) -> bool:
-        short = all(m.mean <= ALMOST_AT_ONCE for b, m in found.items() if b)
-        return LASTS[0] <= found[0.0].mean <= LASTS[1] and short
+    def as_printed(by_beta: dict[float, Mean]) -> bool:
+        short = all(m.mean <= ALMOST_AT_ONCE for b, m in by_beta.items() if b)
+        return LASTS[0] <= by_beta[0.0].mean <= LASTS[1] and short
 
-    def possible(found: dict[float, Mean]) -> bool:
-        short = all(m.mean - m.half_of(len(since)) <= ALMOST_AT_ONCE for b, m in found.items() if b)
-        zero, half = found[0.0].mean, found[0.0].half_of(len(since))
+    def possible(by_beta: dict[float, Mean]) -> bool:
+        short = all(m.mean - m.half_of(len(since)) <= ALMOST_AT_ONCE for b, m in by_beta.items() if b)
+        zero, half = by_beta[0.0].mean, by_beta[0.0].half_of(len(since))
         return zero - half <= LASTS[1] and zero + half >= LASTS[0] and short
 
-    gaps = {start: Mean(found[0.0].values - found[5.0].values) for start, found in since.items()}
+    gaps = {start: Mean(by_beta[0.0].values - by_beta[5.0].values) for start, by_beta in since.items()}
     slower = [start for start, gap in gaps.items() if gap.mean > gap.half_of(len(since))]
     never_slower = all(gap.mean + gap.half_of(len(since)) < 0 for gap in gaps.values())
     said = "; ".join(
-        f"x_0 = {start:g}: " + ", ".join(f"{m.mean:.0f}" for _, m in sorted(found.items()))
-        for start, found in since.items()
+        f"x_0 = {start:g}: " + ", ".join(f"{m.mean:.0f}" for _, m in sorted(by_beta.items()))
+        for start, by_beta in since.items()
     )
     excluded = not never and not any(map(possible, since.values()))
     printed = Judged(
-        any(map(seen, since.values())),
+        any(map(as_printed, since.values())),
         f"first step from which on runs are feasible, beta = 0, 0.5, 5: {said}"
         + (f"; {never} runs never become feasible" if never else ""),
         f"from some start {LASTS[0]:g} to {LASTS[1]:g} with beta = 0, and at most {ALMOST_AT_ONCE:g} with "
@@ -123,13 +123,13 @@ def judge(a: Artifact, since: dict[float, dict[float, Mean]], never: int) -> Non
     a.claim("slow-at-zero", Graded(printed, weaker))
 
 
-def judge_schedules(a: Artifact, found: dict[float, tuple[Curves, dict[str, Curves]]]) -> None:
+def judge_schedules(a: Artifact, by_start: dict[float, tuple[Curves, dict[str, Curves]]]) -> None:
     """Judges whether longer steps delay feasibility from any of the starts, each schedule by itself.
 
     Intervals are widened for all pairs of a start and a schedule (Bonferroni).
     """
     later: dict[str, dict[float, Mean]] = {}
-    for start, (standard, others) in found.items():
+    for start, (standard, others) in by_start.items():
         for name, curves in others.items():
             keep = common({"standard": standard, name: curves})
             # as above, a run that never becomes feasible counts with all of its steps
@@ -143,15 +143,15 @@ def judge_schedules(a: Artifact, found: dict[float, tuple[Curves, dict[str, Curv
     def side(name: str, sign: int) -> list[float]:
         return [start for start, m in later[name].items() if sign * m.mean > m.half_of(pairs)]
 
-    shown = "; ".join(
+    differences = "; ".join(
         f"{name}: " + ", ".join(f"x_0 = {start:g}: {m.words('+.1f')}" for start, m in means.items())
         for name, means in later.items()
     )
     delayed = {name: side(name, 1) for name in later}
-    excluded = all(len(side(name, -1)) == len(found) for name in later)
+    excluded = all(len(side(name, -1)) == len(by_start) for name in later)
     check = Judged(
         graded([bool(starts) for starts in delayed.values()]),
-        f"step from which on runs are feasible, less the standard schedule's: {shown}; later from "
+        f"step from which on runs are feasible, less the standard schedule's: {differences}; later from "
         + ", ".join(
             f"{{{', '.join(f'{s:g}' for s in starts)}}} with {name}" for name, starts in delayed.items()
         ),

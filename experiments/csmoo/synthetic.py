@@ -68,17 +68,17 @@ def printed() -> float:
 @artifact(*CURVES)
 def convergence(a: Artifact) -> None:
     """x, Tchebycheff value and violation of one variant at one preference, with the two others."""
-    lam1, own = CURVES[a.id]
-    shown = variants(a, pair(lam1))
-    draw_curves(a, shown, own)
-    judge_curves(a, shown[own], METHODS[own])
+    lam1, main = CURVES[a.id]
+    curves = variants(a, pair(lam1))
+    draw_curves(a, curves, main)
+    judge_curves(a, curves[main], METHODS[main])
     a.refer("csmoo/infeasible", "quickly", "same-solution", "basic-is-csmoo1")
     a.refer("csmoo/finals", "always-feasible")
-    a.table(finals((METHODS[k], c) for k, c in shown.items()), given=GIVEN)
+    a.table(finals((METHODS[k], c) for k, c in curves.items()), given=GIVEN)
     if a.name == "fig2":
-        judge_analytic(a, shown["basic"])
+        judge_analytic(a, curves["basic"])
     if a.name == "fig13":
-        judge_printed(a, shown["csmoo2"])
+        judge_printed(a, curves["csmoo2"])
         single, eight = (
             float(np.mean([std(Curves(a.jobs[key], pair(lam1)).x_end) for lam1 in FIGURES]))
             for key in ("csmoo2", "batch8")
@@ -91,7 +91,7 @@ def convergence(a: Artifact) -> None:
         )
     a.note(
         "x_0, gamma_0, beta, the seeds and the number of runs are not printed: x_0 = 1, gamma_0 = 0.4, beta "
-        f"= 5, seeds {shown[own].span}."
+        f"= 5, seeds {curves[main].span}."
     )
 
 

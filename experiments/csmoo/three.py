@@ -47,32 +47,32 @@ CURVES = {"fig34": "basic", "fig35": "csmoo1", "fig36": "csmoo2"}
 @artifact("csmoo/fig34", "csmoo/fig35", "csmoo/fig36")
 def convergence(a: Artifact) -> None:
     """x, Tchebycheff value and violation of one variant with three objectives."""
-    shown = variants(a, LAM)
-    own = CURVES[a.name]
-    draw_curves(a, shown, own)
-    judge_curves(a, shown[own], METHODS[own])
+    curves = variants(a, LAM)
+    main = CURVES[a.name]
+    draw_curves(a, curves, main)
+    judge_curves(a, curves[main], METHODS[main])
     a.refer("csmoo/fig37", "feasible", "coincide")
     a.refer("csmoo/starts_three", "stay-feasible")
-    table_and_note(a, shown)
+    table_and_note(a, curves)
 
 
 @artifact("csmoo/fig37")
 def fig37(a: Artifact) -> None:
     """The three methods in one comparison."""
-    shown = variants(a, LAM)
-    draw_curves(a, shown)
-    apart = matching(shown)
+    curves = variants(a, LAM)
+    draw_curves(a, curves)
+    apart = matching(curves)
     coincide = Share(apart <= MATCH, MOST, that=f"final x of any two methods within {MATCH}", digits=1)
     a.claim("coincide", coincide.also(f"largest difference {apart.max():.1e}"))
-    problem = shown["basic"].problem
-    violation = np.concatenate([c.end("violation") for c in shown.values()])
-    why = at_the_bound({c.lam: c.x_end for c in shown.values()}, problem)
+    problem = curves["basic"].problem
+    violation = np.concatenate([c.end("violation") for c in curves.values()])
+    why = at_the_bound({c.lam: c.x_end for c in curves.values()}, problem)
     judge_violation(a, "feasible", violation, min(problem.bounds), reason=why)
     for figure in CURVES:
         a.refer(f"csmoo/{figure}", "optimum")
     a.refer("csmoo/starts_three", "stay-feasible")
     a.refer("csmoo/infeasible", "csmoo2-smoothest", "csmoo2-fastest")  # said of two objectives
-    table_and_note(a, shown)
+    table_and_note(a, curves)
 
 
 @artifact("csmoo/starts_three")
@@ -92,7 +92,7 @@ def starts_three(a: Artifact) -> None:
     met = dict(sorted(met.items()))
     fig, ((ax,),) = st.panels(1, 1, figsize=(4.6, 2.8))
     for (key, name), size in zip(METHODS.items(), (11.0, 7.0, 3.5), strict=True):  # some coincide
-        shares = [found[name].mean() for found in met.values()]
+        shares = [by_method[name].mean() for by_method in met.values()]
         ax.plot(list(met), shares, "o-", ms=size, mfc="none", color=COLOURS[key], label=name)
     dress(ax, "start $x_0$", "share of runs with\nan infeasible surrogate", ylim=(0, None), legend=True)
     a.figure(fig)
@@ -100,22 +100,24 @@ def starts_three(a: Artifact) -> None:
         [
             {
                 "x_0": start,
-                **{name: f"{int(m.sum())} of {len(m)}" for name, m in found.items()},
+                **{name: f"{int(m.sum())} of {len(m)}" for name, m in by_method.items()},
                 "runs": counts[start],
             }
-            for start, found in met.items()
+            for start, by_method in met.items()
         ],
         given=("x_0",),
     )
     # NaN, which max() may pass over, where a method has lost all runs
-    worst = {start: float(np.max([m.mean() for m in found.values()])) for start, found in met.items()}
+    worst = {start: float(np.max([m.mean() for m in by_method.values()])) for start, by_method in met.items()}
     ends = {
-        start: min(wilson(int((~m).sum()), len(m))[1] for m in found.values()) for start, found in met.items()
+        start: min(wilson(int((~m).sum()), len(m))[1] for m in by_method.values())
+        for start, by_method in met.items()
     }
     excluded = all(end**RUNS < 0.05 for end in ends.values())
     said = "; ".join(
-        f"x_0 = {start:g}: " + ", ".join(f"{name} {int(m.sum())} of {len(m)}" for name, m in found.items())
-        for start, found in met.items()
+        f"x_0 = {start:g}: "
+        + ", ".join(f"{name} {int(m.sum())} of {len(m)}" for name, m in by_method.items())
+        for start, by_method in met.items()
     )
     check = Judged(
         any(share <= 1 - STAY for share in worst.values()),
@@ -132,9 +134,9 @@ def starts_three(a: Artifact) -> None:
     a.claim("stay-feasible", check.provided(excluded or check.holds is not False, words), steps=steps)
 
 
-def table_and_note(a: Artifact, shown: Mapping[str, Curves]) -> None:
-    a.table(finals((METHODS[k], c) for k, c in shown.items()), given=GIVEN)
-    a.note(f"Settings as in the two-objective case; x_0 = 1 and seeds {shown['basic'].span} are our choice.")
+def table_and_note(a: Artifact, curves: Mapping[str, Curves]) -> None:
+    a.table(finals((METHODS[k], c) for k, c in curves.items()), given=GIVEN)
+    a.note(f"Settings as in the two-objective case; x_0 = 1 and seeds {curves['basic'].span} are our choice.")
 
 
 @artifact("csmoo/fig38")
@@ -213,11 +215,11 @@ def draw_front(a: Artifact, ends: Mapping[str, pd.DataFrame], front: np.ndarray)
     for place, n in ((2, 2), (3, 3)):
         flat = fig.add_subplot(1, 3, place)
         flat.plot(front[:, 0], front[:, n - 1], color=st.BLACK, lw=1.0)
-        shown = flat.scatter(
+        points = flat.scatter(
             rows["f_1"], rows[f"f_{n}"], c=rows["preference_3"], cmap="viridis", s=12, zorder=3
         )
         dress(flat, "$E f_1$", f"$E f_{n}$", title="CSMOO-2")
-    fig.colorbar(shown, ax=flat, label=r"$\lambda_3$")
+    fig.colorbar(points, ax=flat, label=r"$\lambda_3$")
     legend_below(fig, ax)
     names = columns(ends["basic"], "preference_")
     count = len(a.jobs["basic"].final.drop_duplicates(names))

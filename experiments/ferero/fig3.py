@@ -132,9 +132,9 @@ def to_an_end(rows: pd.DataFrame) -> pd.Series:
 
 def in_sector(rows: pd.DataFrame) -> pd.Series:
     """Returns which end points are nearer (in angle) to their ray than to any of PMTL's five references."""
-    own = np.degrees(np.arctan2(rows["ray_2"], rows["ray_1"]))
+    ray = np.degrees(np.arctan2(rows["ray_2"], rows["ray_1"]))
     other = np.abs(rows["polar"].to_numpy()[:, None] - np.linspace(0, 90, 5)).min(1)
-    return (rows["polar"] - own).abs() <= other
+    return (rows["polar"] - ray).abs() <= other
 
 
 def judge_rays(a: Artifact) -> None:
@@ -159,8 +159,8 @@ def judge_long_steps(a: Artifact) -> None:
     F = problem.values(theta)
     rows = [torch.autograd.grad(F[:, m].sum(), theta, retain_graph=True)[0] for m in range(2)]
     J = torch.stack(rows, dim=1)
-    found = {s: direction(FERERO(subproblem=s), F.detach(), J, weights) for s in ("exact", "pgd")}
-    lengths = {solver: torch.linalg.vector_norm(d, dim=-1).numpy() for solver, d in found.items()}
+    directions = {s: direction(FERERO(subproblem=s), F.detach(), J, weights) for s in ("exact", "pgd")}
+    lengths = {solver: torch.linalg.vector_norm(d, dim=-1).numpy() for solver, d in directions.items()}
     good = arrived().of(exact)
     lost = (first_output(exact)["status"] != "done").to_numpy()
     medians = [
@@ -182,8 +182,8 @@ def judge_long_steps(a: Artifact) -> None:
 def judge_shifted(a: Artifact) -> None:
     def follows(key: str, step: str) -> Several:
         what = f"runs with {step}"
-        kept = (on_the_way(a.jobs[key])["max"] < 0.02).to_numpy()
-        on_path = Share(kept, SHARE, that="|H| < 0.02 on the path", what=what)
+        near_line = (on_the_way(a.jobs[key])["max"] < 0.02).to_numpy()
+        on_path = Share(near_line, SHARE, that="|H| < 0.02 on the path", what=what)
         return AllOf(on_path, on_front().most(a.jobs[key], what=what))
 
     printed = a.jobs["f_printed"]

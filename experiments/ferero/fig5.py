@@ -17,8 +17,8 @@ from .images import (
     COLOURS,
     MEASURES,
     METHODS,
-    NAMED,
     NOTHING,
+    RAY_LABELS,
     RAYS,
     STEP_SIZE_NOTE,
     Panel,
@@ -28,7 +28,7 @@ from .images import (
     draw_published,
     dress_points,
     in_order,
-    named,
+    means_by_preference,
     near_published,
     panels,
     pictures_of,
@@ -40,26 +40,26 @@ from .images import (
 
 MARKERS = {m: st.look(m).marker for m in METHODS}
 GIVEN = ("data set", "measure", "method", "preference", "published task 1", "published task 2")
-SEEN = "Stated after the first runs at laptop scale had been seen, which are therefore no evidence."
+NO_EVIDENCE = "Stated after the first runs at laptop scale had been seen, which are therefore no evidence."
 
 
 @artifact("ferero/fig5")
 def fig5(a: Artifact) -> None:
     """Test losses and accuracies of four methods at three preferences, three data sets."""
-    shown = panels(a)
-    if not shown:
+    drawn = panels(a)
+    if not drawn:
         a.note(NOTHING)
         return
-    fig, axes = st.panels(2, len(shown), size=2.333)
-    for column, panel in enumerate(shown):
+    fig, axes = st.panels(2, len(drawn), size=2.333)
+    for column, panel in enumerate(drawn):
         for row, measure in enumerate(MEASURES):
             draw_panel(axes[row, column], panel, measure, panel.paper(a))
         axes[0, column].set_title(titled(a, panel.key, panel.first) + lost(panel))
-    add_legend(fig, axes[0, 0], shown, any(panel.paper(a) for panel in shown))
-    a.data_names = {panel.name: panel.data for panel in shown}
+    add_legend(fig, axes[0, 0], drawn, any(panel.paper(a) for panel in drawn))
+    a.data_names = {panel.name: panel.data for panel in drawn}
     a.figure(fig)
-    a.table([line for panel in shown for line in table_lines(a, panel)], given=GIVEN)
-    for panel in shown:
+    a.table([line for panel in drawn for line in table_lines(a, panel)], given=GIVEN)
+    for panel in drawn:
         with pictures_of(a, panel.key):
             judge_published(a, panel)
             judge_order(a, panel)
@@ -76,14 +76,14 @@ def fig5(a: Artifact) -> None:
                     off["FERERO"], least, of=of, than="the nearer of LS and PMTL", unit="°", digits=".1f"
                 )
                 every = nearer.also(", ".join(f"{name} {v:.1f}°" for name, v in off.items()))
-                decided = every.provided(panel.paper(a), f"{SEEN} Decided by: {a.decides}.")
+                decided = every.provided(panel.paper(a), f"{NO_EVIDENCE} Decided by: {a.decides}.")
                 a.check("{key}-rays", decided, data=panel.data, **panel.words)
             if {"ferero", "epo"} <= set(panel.jobs):
                 judge_width(a, panel)
-    if all(panel.paper(a) for panel in shown):
-        a.note(baselines_near(shown))
+    if all(panel.paper(a) for panel in drawn):
+        a.note(baselines_near(drawn))
     else:
-        note_other_data(a, shown)
+        note_other_data(a, drawn)
     a.note(STEP_SIZE_NOTE)
     a.note(
         "Weights sum to 2 (EPO), 1.31 to 1.41 (LS) and 1 (PMTL, FERERO's simplex), as in the public code, "
@@ -126,20 +126,20 @@ def lost(panel: Panel) -> str:
     return f"\n{count} of {sum(map(len, rows))} runs diverged" if count else ""
 
 
-def add_legend(fig: Any, ax: Any, shown: list[Panel], paper: bool) -> None:
+def add_legend(fig: Any, ax: Any, drawn: list[Panel], paper: bool) -> None:
     """Gives the figure one legend of the markers, colours and lines that are drawn."""
     for m, name in METHODS.items():
-        if not any(m in panel.jobs for panel in shown):
+        if not any(m in panel.jobs for panel in drawn):
             continue
         ax.plot([], [], ls="", marker=MARKERS[m], color=st.GREY, label=name)
-    for colour, degrees in zip(COLOURS, NAMED, strict=True):
+    for colour, degrees in zip(COLOURS, RAY_LABELS, strict=True):
         ax.plot([], [], ls="", marker="o", color=colour, label=f"ray {degrees}")
     ax.plot([], [], ls="", marker="o", ms=3, alpha=0.4, color=st.GREY, label="one seed")
     ax.plot([], [], ls="", marker="o", ms=7, mec="k", mew=0.5, color=st.GREY, label="mean of the seeds")
     if paper:
         ax.plot([], [], ls="", marker="x", ms=7, color=st.GREY, label="FERERO, published")
     ax.plot([], [], color=st.GREY, lw=1.1, ls=":", label="ray (loss)")
-    if any(panel.single for panel in shown):
+    if any(panel.single for panel in drawn):
         ax.plot([], [], color=st.GREY, lw=0.8, label="single task")
     fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=5)
 
@@ -148,19 +148,19 @@ def table_lines(a: Artifact, panel: Panel) -> list[dict[str, Any]]:
     """Returns the lines of one data set: means over seeds beside the published points."""
     lines = []
     for measure in MEASURES:
-        found: list[tuple[str, str, np.ndarray, Any, RunCount]] = []  # (2, seeds), and what is published
+        cells: list[tuple[str, str, np.ndarray, Any, RunCount]] = []  # (2, seeds), and what is published
         for m, name in panel.methods.items():
             points = points_of(panel.jobs[m], measure)
             paper = quoted(f"{panel.name} {measure}", name)
             for k in range(len(RAYS)):
                 count = RunCount(int(np.isfinite(points[k]).all(1).sum()), points.shape[1])
-                found.append((name, NAMED[k], points[k].T, paper[k], count))
+                cells.append((name, RAY_LABELS[k], points[k].T, paper[k], count))
         if panel.single:
             alone = panel.alone(measure)
             count = RunCount(int(np.isfinite(alone).sum()), alone.size)
             printed = list(single_published(panel, measure).values())
-            found.append(("single task", "–", alone, printed, count))
-        for name, preference, values, paper, count in found:
+            cells.append(("single task", "–", alone, printed, count))
+        for name, preference, values, paper, count in cells:
             line: dict[str, Any] = {
                 "data set": titled(a, panel.key, panel.first),
                 "measure": measure,
@@ -221,11 +221,16 @@ def judge_order(a: Artifact, panel: Panel) -> None:
     if not panel.compared:
         return
     angles = {
-        name: Ordered(named(panel.polar(m)), of=f"mean angle of {name}'s test losses", unit="°", digits=".0f")
+        name: Ordered(
+            means_by_preference(panel.polar(m)),
+            of=f"mean angle of {name}'s test losses",
+            unit="°",
+            digits=".0f",
+        )
         for m, name in METHODS.items()
     }
     why = f"Not rising: {', '.join(name for name, check in angles.items() if not check.holds)}."
-    rising = AllOf(*angles.values()).provided(panel.paper(a), f"{SEEN} Decided by: {a.decides}.")
+    rising = AllOf(*angles.values()).provided(panel.paper(a), f"{NO_EVIDENCE} Decided by: {a.decides}.")
     a.check("{key}-picture", rising, reason=why, data=panel.data, **panel.words)
 
 
@@ -244,10 +249,10 @@ def judge_width(a: Artifact, panel: Panel) -> None:
     )
 
 
-def note_other_data(a: Artifact, shown: list[Panel]) -> None:
+def note_other_data(a: Artifact, drawn: list[Panel]) -> None:
     """Notes what the runs had instead of the paper's data and scale."""
-    sets = "; ".join(f"in place of {p.name}: {p.data}" for p in shown)
-    config = shown[0].first.config
+    sets = "; ".join(f"in place of {p.name}: {p.data}" for p in drawn)
+    config = drawn[0].first.config
     a.note(
         f"Not the paper's data or scale: {sets}. Network {config['problem']['model']}, {config['steps']} "
         f"steps of {config['oracle']['batch_size']} pictures. The published numbers are shown, not "

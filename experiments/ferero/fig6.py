@@ -52,8 +52,9 @@ def fig6(a: Artifact) -> None:
 
 
 def losses(job: JobRows) -> np.ndarray:
-    """Returns the recorded losses from the warm start on (steps, preferences, seeds, 2); NaN where a run was
-    lost.
+    """Returns the recorded losses from the warm start on (steps, preferences, seeds, 2).
+
+    They are NaN where a run was lost.
     """
     rows = job.history.sort_values(["step", "run"])
     done = job.final.set_index("run")["status"] == "done"
@@ -101,20 +102,20 @@ def draw_lines(ax: Any, path: np.ndarray, point: np.ndarray) -> None:
 
 
 def table_lines(
-    shown: str, to_line: np.ndarray, to_ray: np.ndarray | None, rises: np.ndarray
+    title: str, to_line: np.ndarray, to_ray: np.ndarray | None, rises: np.ndarray
 ) -> list[dict[str, Any]]:
     """Returns a line for each ray: means over the seeds whose runs finished."""
     lines = []
     for k, degrees in enumerate(ANGLES):
-        found = to_line[k] if to_ray is None else np.concatenate([to_line[k], to_ray[k]])
+        distances = to_line[k] if to_ray is None else np.concatenate([to_line[k], to_ray[k]])
         lines.append(
             {
-                "data set": shown,
+                "data set": title,
                 "preference": f"{degrees:g}°",
                 "distance to the line": finite_mean(to_line[k]),
                 "FERERO of Figure 5 to its ray": np.nan if to_ray is None else finite_mean(to_ray[k]),
                 "largest change of a loss from the warm start": rises[k],
-                "runs": RunCount(int(np.isfinite(found).sum()), found.size),
+                "runs": RunCount(int(np.isfinite(distances).sum()), distances.size),
             }
         )
     return lines
@@ -124,9 +125,9 @@ def largest(rises: np.ndarray) -> float:
     return float(np.nanmax(rises)) if np.isfinite(rises).any() else float("nan")
 
 
-def at(both: np.ndarray) -> str:
+def at(finished: np.ndarray) -> str:
     """Names the rays on which a run of either kind finished (preferences, seeds)."""
-    rays = [f"{degrees:g}°" for degrees, found in zip(ANGLES, both, strict=True) if found.any()]
+    rays = [f"{degrees:g}°" for degrees, on_ray in zip(ANGLES, finished, strict=True) if on_ray.any()]
     return ", ".join(rays) or "no ray"
 
 
@@ -139,7 +140,7 @@ def judge_lines(
         a: the artifact.
         key: the data set.
         to_line: distances (preferences, seeds); NaN where a run was lost.
-        to_ray: those of the runs of Figure 5 to their rays; None if they were left out.
+        to_ray: distances of the runs of Figure 5 to their rays; None if these runs were left out.
         rises: largest rise of a mean loss by preference.
     """
     of = "largest change of a mean training loss from its value at the warm start"

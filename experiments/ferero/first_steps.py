@@ -34,15 +34,15 @@ def first_steps(a: Artifact) -> None:
         for row, name in enumerate(GAMMAS):
             job = a.jobs[f"{key}_{name}"]
             gamma = float(job.config["algorithm"]["gamma"])
-            found = weights(job)
+            values = weights(job)
             finished = (job.final.sort_values("run")["status"] == "done").to_numpy()
             lost[name] = int((~finished).sum())
-            draw(axes[row, column], found)
+            draw(axes[row, column], values)
             if row == 0:
                 axes[row, column].set_title(titled(a, key, job), fontsize=8)
             if column == 0:
                 dress(axes[row, column], y=f"weight, $\\gamma$ = {gamma:g}")
-            lines += table_lines(titled(a, key, job), gamma, found, finished)
+            lines += table_lines(titled(a, key, job), gamma, values, finished)
         with pictures_of(a, key):
             printed = AtLeast(lost["printed"], 1, of="runs lost, printed gamma")
             public = AtMost(lost["public"], 0, of="public code's gamma")
@@ -69,31 +69,31 @@ def weights(job: JobRows) -> np.ndarray:
     return rows[["weight_1", "weight_2"]].to_numpy(dtype=float).reshape(-1, len(ANGLES), 2)
 
 
-def draw(ax: Any, found: np.ndarray) -> None:
+def draw(ax: Any, values: np.ndarray) -> None:
     ax.axhline(0.0, color=st.GREY, lw=0.6)
     for k, colour in enumerate(COLOURS):
         for m, dashes in enumerate(("-", "--")):
-            ax.plot(range(1, len(found)), found[1:, k, m], color=colour, ls=dashes, lw=1.0)
+            ax.plot(range(1, len(values)), values[1:, k, m], color=colour, ls=dashes, lw=1.0)
     ax.set_xscale("log")
     ax.set_yscale("symlog", linthresh=1.0)
     ax.set_ylim(-10.0, 10.0)
     ax.set_yticks([-10, -1, -0.5, 0, 0.5, 1, 10], ["-10", "-1", "-0.5", "0", "0.5", "1", "10"])
 
 
-def table_lines(shown: str, gamma: float, found: np.ndarray, finished: np.ndarray) -> list[dict[str, Any]]:
+def table_lines(title: str, gamma: float, values: np.ndarray, finished: np.ndarray) -> list[dict[str, Any]]:
     """Returns a line for each ray: the first weights, and whether the run finished."""
     lines = []
     for k, degrees in enumerate(ANGLES):
-        finite = np.isfinite(found[:, k]).all(1)
-        steps = len(found) - 1
+        finite = np.isfinite(values[:, k]).all(1)
+        steps = len(values) - 1
         lines.append(
             {
-                "data set": shown,
+                "data set": title,
                 "gamma": gamma,
                 "ray": f"{degrees:g}°",
-                "weight 1 after one step": found[1, k, 0],
-                "weight 2 after one step": found[1, k, 1],
-                "smallest weight": float(found[finite, k].min()),
+                "weight 1 after one step": values[1, k, 0],
+                "weight 2 after one step": values[1, k, 1],
+                "smallest weight": float(values[finite, k].min()),
                 "steps with finite weights": (
                     f"all {steps}" if finished[k] else f"{int(finite.sum()) - 1} of {steps}, then lost"
                 ),

@@ -71,17 +71,17 @@ def table2(a: Artifact) -> None:
     for panel in panels(a):
         for measure in MEASURES:
             nadir, origin = reference(a, panel, measure)
-            found = {m: volumes(panel, m, measure, nadir) for m in panel.methods}
+            by_method = {m: volumes(panel, m, measure, nadir) for m in panel.methods}
             name = f"{panel.name} {measure}"
-            shown = f"{titled(a, panel.key, panel.first)}, {measure}"
-            line: dict[str, Any] = {"hypervolume x 100, data set": shown, "our reference point": origin}
+            title = f"{titled(a, panel.key, panel.first)}, {measure}"
+            line: dict[str, Any] = {"hypervolume x 100, data set": title, "our reference point": origin}
             measured = {}
             for m, method in panel.methods.items():
                 points = np.isfinite(points_of(panel.jobs[m], measure)).all(2)
                 count = RunCount(int(points.sum()), points.size)
-                mean = float(found[m].mean())
-                deviation = float(std(found[m]))
-                measured[method] = tables.spread(mean, deviation, len(found[m])) + count.short
+                mean = float(by_method[m].mean())
+                deviation = float(std(by_method[m]))
+                measured[method] = tables.spread(mean, deviation, len(by_method[m])) + count.short
             cells = published("ferero/table2").numbers("column", row=name)
             theirs = published("ferero/table2").where(row=name)
             deviation = theirs.std(column="FERERO")
@@ -93,7 +93,7 @@ def table2(a: Artifact) -> None:
             same = "FERERO's only" if panel.paper(a) else "no: other data and another reference point"
             lines.append(line | {"comparable": same})
             with pictures_of(a, panel.key):
-                judge_hypervolumes(a, panel, measure, found)
+                judge_hypervolumes(a, panel, measure, by_method)
     a.table(lines)
     a.note(
         "Hypervolumes times 100, of the three points of each seed; mean and standard deviation over seeds. "
@@ -107,10 +107,10 @@ def table2(a: Artifact) -> None:
     )
 
 
-def judge_hypervolumes(a: Artifact, panel: Panel, measure: str, found: Mapping[str, np.ndarray]) -> None:
-    if "ferero" not in found:
+def judge_hypervolumes(a: Artifact, panel: Panel, measure: str, by_method: Mapping[str, np.ndarray]) -> None:
+    if "ferero" not in by_method:
         return
-    ours = Mean(found["ferero"], LEAST)
+    ours = Mean(by_method["ferero"], LEAST)
     words = panel.words | {"measure": measure, "name": f"{panel.name} {measure}"}
     cells = published("ferero/table2").where(row=words["name"])
     mean = cells.number(column="FERERO")
@@ -128,7 +128,7 @@ def judge_hypervolumes(a: Artifact, panel: Panel, measure: str, found: Mapping[s
     )
     if not panel.compared:
         return
-    gaps = {METHODS[m]: difference(ours.values, found[m]) for m in RIVALS}
+    gaps = {METHODS[m]: difference(ours.values, by_method[m]) for m in RIVALS}
     of = "difference of hypervolumes x 100, paired over seeds"
     surely = SurelyAbove(gaps, of=of, digits=".4g")
     larger = Above(gaps, 0.0, of=of, partial=True)

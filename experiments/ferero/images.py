@@ -30,7 +30,7 @@ PICTURES = {  # as jobs name them, before they say where the items lie
 METHODS = {"ls": "LS", "pmtl": "PMTL", "epo": "EPO", "ferero": "FERERO"}
 RAYS = {"orange ray 22.5 deg": 22.5, "green ray 45 deg": 45.0, "red ray 67.5 deg": 67.5}
 ANGLES = tuple(RAYS.values())
-NAMED = tuple(f"{degrees:g}°" for degrees in ANGLES)
+RAY_LABELS = tuple(f"{degrees:g}°" for degrees in ANGLES)
 COLOURS = tuple(st.preference(degrees) for degrees in ANGLES)
 MEASURES = ("loss", "accuracy")
 NEAR = {"loss": 0.06, "accuracy": 0.025}  # how far a coordinate may be from the published one
@@ -140,8 +140,9 @@ def points_of(job: JobRows, measure: str) -> np.ndarray:
 
 
 def papers_pictures(a: Artifact, key: str) -> tuple[str, ...]:
-    """Returns the labels of this data set among those of the artifact (`artifact.paper.data`): they say
-    where the items of its pictures lie.
+    """Returns the labels of this data set in `artifact.paper.data`.
+
+    They say where the items of its pictures lie.
     """
     name = PICTURES[key]
     return tuple(label for label in a.paper.data if label == name or label.startswith(f"{name}, "))
@@ -163,14 +164,14 @@ def pictures_of(a: Artifact, key: str) -> Iterator[None]:
 
 
 def panels(a: Artifact) -> list[Panel]:
-    """Returns the data sets of an artifact; those that were left out (`artifact.only`) are not there."""
-    found = []
+    """Returns the data sets of an artifact, without the ones that `artifact.only` leaves out."""
+    existing = []
     for key in SETS:
         jobs = {m: a.jobs[f"{key}_{m}"] for m in METHODS if f"{key}_{m}" in a.jobs}
         single = tuple(a.jobs[name] for m in (1, 2) if (name := f"{key}_single{m}") in a.jobs)
         if jobs or len(single) == 2:
-            found.append(Panel(key, jobs, single if len(single) == 2 else ()))
-    return found
+            existing.append(Panel(key, jobs, single if len(single) == 2 else ()))
+    return existing
 
 
 def quoted(panel: str, method: str) -> np.ndarray:
@@ -180,8 +181,9 @@ def quoted(panel: str, method: str) -> np.ndarray:
 
 
 def at_published(points: Mapping[str, np.ndarray], name: str, method: str = "FERERO") -> Several:
-    """Asks that a method's points of a data set, for each measure (preferences, seeds, 2), are the published
-    ones; a point whose runs were all lost is not.
+    """Checks that a method's points of a data set are the published ones.
+
+    points: by measure, (preferences, seeds, 2). A point whose runs were all lost is not the published one.
     """
     gap = {}
     finished: dict[str, bool] = {}
@@ -205,17 +207,18 @@ def near_published(points: Mapping[str, np.ndarray], name: str, method: str) -> 
     return RunCount(int(near.sum()), len(ANGLES))
 
 
-def named(values: np.ndarray) -> dict[str, float]:
+def means_by_preference(values: np.ndarray) -> dict[str, float]:
     """Returns the means over seeds of values (preferences, seeds) by preference."""
-    return dict(zip(NAMED, finite_mean(values, 1), strict=True))
+    return dict(zip(RAY_LABELS, finite_mean(values, 1), strict=True))
 
 
 def in_order(losses: np.ndarray, of: str) -> Several:
-    """Asks that losses (preferences, seeds, 2) are ordered as their preferences: the first falls, the second
-    rises.
+    """Checks that losses (preferences, seeds, 2) are ordered as their preferences.
+
+    The first loss falls, the second rises.
     """
-    fall = Ordered(named(losses[..., 0]), falling=True, of=f"{of} 1", digits=".3f")
-    return AllOf(fall, Ordered(named(losses[..., 1]), of=f"{of} 2", digits=".3f"))
+    fall = Ordered(means_by_preference(losses[..., 0]), falling=True, of=f"{of} 1", digits=".3f")
+    return AllOf(fall, Ordered(means_by_preference(losses[..., 1]), of=f"{of} 2", digits=".3f"))
 
 
 def titled(a: Artifact, key: str, job: JobRows) -> str:

@@ -54,7 +54,7 @@ class Recipe:
 
 
 CHOSEN = Recipe()
-NAMED = (CHOSEN, Recipe(a=(0, 4)), Recipe(a=(2, 4)), Recipe(b=(4, 8)), Recipe(join="maximum"))
+CANDIDATES = (CHOSEN, Recipe(a=(0, 4)), Recipe(a=(2, 4)), Recipe(b=(4, 8)), Recipe(join="maximum"))
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ def positions(a: Artifact) -> None:
     curves = {key: jobs for key in SETS if (jobs := recorded(a, key))}
     fig, axes = st.panels(2 if curves else 1, len(SETS), figsize=(9.0, 5.6 if curves else 3.1))
     for ax, key in zip(axes[0], SETS, strict=True):
-        found = losses(rows, key, *EVERYWHERE[key])["loss"].unstack("b").to_numpy()
-        ax.imshow(found, cmap="viridis_r", norm="log", vmin=0.15, vmax=5.0, origin="lower")
-        for (i, j), value in np.ndenumerate(found):
+        values = losses(rows, key, *EVERYWHERE[key])["loss"].unstack("b").to_numpy()
+        ax.imshow(values, cmap="viridis_r", norm="log", vmin=0.15, vmax=5.0, origin="lower")
+        for (i, j), value in np.ndenumerate(values):
             look = {
                 "ha": "center",
                 "va": "center",
@@ -96,9 +96,11 @@ def positions(a: Artifact) -> None:
         ax.set_xlabel("b, position of item 2")
         ax.set_ylabel("a, position of item 1")
     for column, key in enumerate(SETS if curves else ()):
-        draw_curves(axes[1, column], a, key, curves.get(key, {}))
+        draw_curves(axes[1, column], key, curves.get(key, {}))
     a.figure(fig)
-    a.table([printed(), *(line(rows, recipe) for recipe in shown(rows))])
+    fitted = fitting(rows)
+    others = [recipe for recipe in CANDIDATES if recipe not in fitted]
+    a.table([printed(), *(line(rows, recipe) for recipe in [*fitted, *others])])
     for key, name in SETS.items():
         a.check("{key}-fit", fits(rows, key, CHOSEN), key=key, name=name)
     judge_range(a, rows)
@@ -124,11 +126,11 @@ def losses(rows: pd.DataFrame, key: str, join: str, partner: str) -> pd.DataFram
 
 def score(rows: pd.DataFrame, key: str, recipe: Recipe, partner: str = "") -> Score:
     """Returns what a network scores on a recipe's pictures, each at one of its positions."""
-    found = losses(rows, key, recipe.join, partner or EVERYWHERE[key][1]).loc[recipe.positions]
-    mean = float(found["loss"].mean())
-    square = float((found["std"] ** 2 + found["loss"] ** 2).mean())
-    error = np.sqrt((square - mean**2) / found["pairs"].iloc[0])
-    return Score(mean, float(found["accuracy"].mean()), float(error))
+    at_positions = losses(rows, key, recipe.join, partner or EVERYWHERE[key][1]).loc[recipe.positions]
+    mean = float(at_positions["loss"].mean())
+    square = float((at_positions["std"] ** 2 + at_positions["loss"] ** 2).mean())
+    error = np.sqrt((square - mean**2) / at_positions["pairs"].iloc[0])
+    return Score(mean, float(at_positions["accuracy"].mean()), float(error))
 
 
 def theirs(key: str, measure: str, task: str = "2", epoch: int = 100) -> float:
@@ -138,15 +140,16 @@ def theirs(key: str, measure: str, task: str = "2", epoch: int = 100) -> float:
 
 def fits(rows: pd.DataFrame, key: str, recipe: Recipe) -> Check:
     """Asks that the network scores its published values on a recipe's pictures."""
-    found = score(rows, key, recipe)
-    ours = {"loss": found.loss, "accuracy": found.accuracy}
+    achieved = score(rows, key, recipe)
+    ours = {"loss": achieved.loss, "accuracy": achieved.accuracy}
     near = [Within(ours[m], theirs(key, m), BY[m], of=m, to="published", digits=".4f") for m in MEASURES]
-    return AllOf(*near).also(f"standard error of the loss {found.error:.4f}")
+    return AllOf(*near).also(f"standard error of the loss {achieved.error:.4f}")
 
 
 def likelihood(rows: pd.DataFrame, recipe: Recipe) -> float:
-    """Returns the logarithm of the likelihood of the ten pairs (a, b) and of the three losses; -inf where a
-    pair is impossible.
+    """Returns the logarithm of the likelihood of the ten pairs (a, b) and of the three losses.
+
+    It is -inf where a pair is impossible.
     """
     possible = recipe.positions
     tenth = sum(b - a == TENTH for a, b in possible)
@@ -154,8 +157,8 @@ def likelihood(rows: pd.DataFrame, recipe: Recipe) -> float:
         return -np.inf
     total = np.log(tenth) - (len(DRAWN) + 1) * np.log(len(possible))
     for key in SETS:
-        found = score(rows, key, recipe)
-        total -= 0.5 * (found.loss - theirs(key, "loss")) ** 2 / (2 * found.error**2)
+        achieved = score(rows, key, recipe)
+        total -= 0.5 * (achieved.loss - theirs(key, "loss")) ** 2 / (2 * achieved.error**2)
     return float(total)
 
 
@@ -169,40 +172,34 @@ def recipes(join: str = "sum") -> Iterator[Recipe]:
 
 def fitting(rows: pd.DataFrame) -> list[Recipe]:
     """Returns the recipes that fit all three networks and allow all ten pictures, the likeliest first."""
-    found = [
+    accepted = [
         recipe
         for join in ("sum", "maximum")
         for recipe in recipes(join)
         if likelihood(rows, recipe) > -np.inf and all(fits(rows, key, recipe).holds for key in SETS)
     ]
-    return sorted(found, key=lambda recipe: -likelihood(rows, recipe))
-
-
-def shown(rows: pd.DataFrame) -> list[Recipe]:
-    """Returns the recipes of the table: those that fit, and others that were thought of."""
-    first = fitting(rows)
-    return [*first, *(recipe for recipe in NAMED if recipe not in first)]
+    return sorted(accepted, key=lambda recipe: -likelihood(rows, recipe))
 
 
 def printed() -> dict[str, Any]:
-    found: dict[str, Any] = {"recipe": "published"}
+    cells: dict[str, Any] = {"recipe": "published"}
     for key, name in SETS.items():
-        found |= {f"{name}, {measure}": theirs(key, measure) for measure in MEASURES}
-    return found
+        cells |= {f"{name}, {measure}": theirs(key, measure) for measure in MEASURES}
+    return cells
 
 
 def line(rows: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
-    found: dict[str, Any] = {"recipe": str(recipe)}
+    cells: dict[str, Any] = {"recipe": str(recipe)}
     for key, name in SETS.items():
         of = score(rows, key, recipe)
         kind = "any" if EVERYWHERE[key][1] == "other" else "other"
-        found |= {
+        cells |= {
             f"{name}, loss": of.loss,
             f"{name}, accuracy": of.accuracy,
             f"{name}, standard error": of.error,
             f"{name}, loss with partners of {kind} class": score(rows, key, recipe, kind).loss,
         }
-    return found | {"log likelihood": likelihood(rows, recipe)}
+    return cells | {"log likelihood": likelihood(rows, recipe)}
 
 
 def judge_range(a: Artifact, rows: pd.DataFrame) -> None:
@@ -251,7 +248,7 @@ def frame(corner: tuple[float, float], width: float, height: float) -> Any:
     return Rectangle(corner, width, height, fill=False, ec="crimson", lw=1.5)
 
 
-def draw_curves(ax: Any, a: Artifact, key: str, jobs: dict[str, JobRows]) -> None:
+def draw_curves(ax: Any, key: str, jobs: dict[str, JobRows]) -> None:
     """Draws test losses of both tasks over epochs, ours and the published ones."""
     for task, colour in zip(TASKS, (st.BLACK, st.GREY), strict=True):
         if task in jobs:

@@ -25,9 +25,9 @@ from mobench.core import Weighting
 
 from .runs import INNER, SHARE, VISIBLE, Condition, arrived, direction, first_output, rises, spread
 
-Measured = dict[tuple[str, str], str]  # what was found, by method and property
+Measured = dict[tuple[str, str], str]  # measurements in words, by method and property
 CHANGED = 1e-3  # 1 - cos above which a direction counts as another one
-METHODS: dict[str, dict[str, Weighting]] = {  # those of a row of Table 5, by the names of their jobs
+METHODS: dict[str, dict[str, Weighting]] = {  # the methods of each row of Table 5, by job
     "Linear Scalarization": {"ls": LS()},
     "(Smooth) Tchebycheff": {"tch": TCH(), "stch": STCH(mu=0.1)},
     "PMTL": {"pmtl": PMTL(references=5, phase1=0.0)},
@@ -43,7 +43,7 @@ INSIDE = Condition(
 def scale_changes(method: Weighting) -> np.ndarray:
     """Returns 1 - cos between the directions for F and for Lambda F, (200,) or fewer.
 
-    They are at random points (M = 2, P = 6); those where one of the two does not move are left out.
+    Points are random (M = 2, P = 6); a point where one of the two does not move is left out.
     """
     rng = np.random.default_rng(0)
     J = torch.from_numpy(rng.standard_normal((200, 2, 6)))
@@ -75,12 +75,12 @@ def inside_front(a: Artifact, jobs: Iterable[str]) -> Comparison:
 
     The optima of the outermost preferences (weight below 0.15 or above 0.85) are at the ends.
     """
-    found = {}
+    inside = {}
     for name in jobs:
         rows = first_output(a.jobs[name])
         inner = rows[rows["preference_1"].between(0.15, 0.85)]["k"].unique().tolist()
-        found[st.look(name).name] = INSIDE.of(a.jobs[name], inner)
-    return Share(found, SHARE, that=INSIDE.words, what="runs of inner preferences")
+        inside[st.look(name).name] = INSIDE.of(a.jobs[name], inner)
+    return Share(inside, SHARE, that=INSIDE.words, what="runs of inner preferences")
 
 
 @artifact("ferero/table5")
@@ -106,8 +106,8 @@ def table5(a: Artifact) -> None:
     # the other methods' runs are those of Figure 3, and their cells are what its claims say
     a.refer("ferero/fig3", "a-ls-ends", "c-pmtl-inexact", "d-epo-exact", "e-ferero-exact")
     a.claim("nonconvex-smooth-tchebycheff", fronts["(Smooth) Tchebycheff"])
-    for name, found in changes.items():
-        judge_scale(a, name, found, cells.text(row=name, column="scale invariance"))
+    for name, of_methods in changes.items():
+        judge_scale(a, name, of_methods, cells.text(row=name, column="scale invariance"))
     for name in ("FERERO", "EPO", "PMTL"):
         judge_weak(a, name, *steps[name][0], cells.text(row=name, column="escapes weak optimal"))
     a.note(
@@ -128,8 +128,8 @@ def judge_scale(a: Artifact, name: str, changes: Mapping[str, np.ndarray], cell:
         check: Check = AtMost(largest, 1e-12, of="largest 1 - cos at 200 random points", digits=".1e")
     else:
         does = "changes"
-        found = {st.look(job).name: c > CHANGED for job, c in changes.items()}
-        check = Share(found, 0.25, that=f"1 - cos above {CHANGED:g}", what="random points").because(
+        changed = {st.look(job).name: c > CHANGED for job, c in changes.items()}
+        check = Share(changed, 0.25, that=f"1 - cos above {CHANGED:g}", what="random points").because(
             "even by following one objective at a time, where another one becomes the largest"
         )
     a.claim("scale-{slug}", check, slug=slug(name), name=name, does=does, cell=cell)
@@ -148,9 +148,7 @@ def judge_weak(a: Artifact, name: str, norm: float, cos: float, cell: str) -> No
 
 @artifact("ferero/table1")
 def table1(a: Artifact) -> None:
-    """Properties of the methods; exactness is judged on Figure 3's runs (there),
-    controlled ascent on those of Figure 4d to f.
-    """
+    """Properties of the methods: exactness on Figure 3's runs, controlled ascent on Figure 4d to f's."""
     pmtl = ascents(a.jobs["pmtl_hard"], "hard inner runs", at_most=1 - SHARE)
     epo = ascents(a.jobs["epo_hard"], "hard inner runs")
     printed = ascents(a.jobs["ferero_hard_printed"], "hard inner runs with the printed settings")
@@ -191,12 +189,12 @@ def slug(name: str) -> str:
 
 
 def properties(cells: Published, measured: Measured) -> pd.DataFrame:
-    """Returns methods by properties; a measured cell shows what was found behind the published word."""
+    """Returns methods by properties; a cell has the published word and then the measurement, if any."""
     lines: list[dict[str, Any]] = []
     for name, rows in cells.rows.groupby("row", sort=False):
         line: dict[str, Any] = {"method": name}
         for column, value in zip(rows["column"], rows["value"], strict=True):
-            found = measured.get((str(name), column))
-            line[column] = value + (f" [{found}]" if found else "")
+            measurement = measured.get((str(name), column))
+            line[column] = value + (f" [{measurement}]" if measurement else "")
         lines.append(line)
     return pd.DataFrame(lines)

@@ -89,7 +89,7 @@ def add_legend(fig: Any, ax: Any, paper: bool) -> None:
     fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=6)
 
 
-def table_lines(shown: str, key: str, jobs: dict[str, JobRows], measure: str) -> list[dict[str, Any]]:
+def table_lines(title: str, key: str, jobs: dict[str, JobRows], measure: str) -> list[dict[str, Any]]:
     paper = quoted(f"{SETS[key]} {measure}", "FERERO")
     lines = []
     for name, job in jobs.items():
@@ -101,7 +101,7 @@ def table_lines(shown: str, key: str, jobs: dict[str, JobRows], measure: str) ->
             mean = finite_mean(points[k], 0)
             lines.append(
                 {
-                    "data set": shown,
+                    "data set": title,
                     "measure": measure,
                     "variant": VARIANTS[name][0],
                     "preference": f"{degrees:g}°",

@@ -90,16 +90,16 @@ def rate(a: Artifact) -> None:
     jobs = {name: [a.jobs[job] for job in series] for name, series in HORIZONS.items()}
     horizons = {name: ends(series, TITLES[name]) for name, series in jobs.items()}
     draw(a, steady, horizons)
-    lines = [line(name, STEADY[name], [a.jobs[name]], steady[name], late(steady[name])) for name in steady]
-    lines += [line(name, TITLES[name], jobs[name], horizons[name], horizons[name]) for name in horizons]
+    lines = [line(STEADY[name], [a.jobs[name]], steady[name], late(steady[name])) for name in steady]
+    lines += [line(TITLES[name], jobs[name], horizons[name], horizons[name]) for name in horizons]
     a.table(lines, given=("theorem", "steps"))
     for name in STEADY:
         T = int(a.jobs[name].config["steps"])
         of = f"slope of the mean merit over the last nine tenths of {T} steps"
-        judged(a, name, slopes(late(steady[name])), STEADY_STEEP, of)
+        judge_slope(a, name, slopes(late(steady[name])), STEADY_STEEP, of)
     for name, table in horizons.items():
         of = f"slope of the mean merit over horizons T = {', '.join(f'{T:g}' for T in table.index)}"
-        judged(a, name, slopes(table), STEEP[name], of)
+        judge_slope(a, name, slopes(table), STEEP[name], of)
     a.note(
         "Theorem 1: alpha = .02; the printed bound 1 / (c_lambda l_f,1 |A_ag'|) is at least .053 with the "
         "largest multipliers of 200 other starts, 6.7 (l_f,1 = 2). Its slackness is 0 here: a multiplier of "
@@ -121,18 +121,16 @@ def rate(a: Artifact) -> None:
     )
 
 
-def judged(a: Artifact, name: str, found: Mean, bound: float, of: str) -> None:
-    check: Check = SurelyBelow(found, bound, of=of, digits=".3f")
-    check = check.also(f"starts from {found.values.min():.3f} to {found.values.max():.3f}")
+def judge_slope(a: Artifact, name: str, slope: Mean, bound: float, of: str) -> None:
+    check: Check = SurelyBelow(slope, bound, of=of, digits=".3f")
+    check = check.also(f"starts from {slope.values.min():.3f} to {slope.values.max():.3f}")
     if name == "batch":
         a.check("fixed-batch", check)
     else:
         a.claim(CLAIMS[name], check)
 
 
-def line(
-    name: str, theorem: str, jobs: Sequence[JobRows], table: pd.DataFrame, fitted: pd.DataFrame
-) -> dict[str, Any]:
+def line(theorem: str, jobs: Sequence[JobRows], table: pd.DataFrame, fitted: pd.DataFrame) -> dict[str, Any]:
     """Returns a line of the table: the terms at the end of the longest run."""
     job = jobs[-1]
     T = int(job.config["steps"])
@@ -142,14 +140,14 @@ def line(
         for term in ("stationarity", "slackness", "violation", "violation_square")
     }
     runs = RunCount.of(pd.concat([job.final for job in jobs]))
-    found = slopes(fitted)
+    slope = slopes(fitted)
     return {
         "theorem": theorem,
         "steps": ", ".join(str(int(job.config["steps"])) for job in jobs),
         **{f"mean {term.replace('_', ' ')}": value for term, value in terms.items()},
         "mean merit": float(table.iloc[-1].mean()),
-        "slope": found.mean,
-        "slope, 95 % ±": found.half,
+        "slope": slope.mean,
+        "slope, 95 % ±": slope.half,
         "runs": runs,
     }
 

@@ -53,13 +53,13 @@ def on_both(*methods: str) -> list[str]:
 
 
 def seconds(a: Artifact, method: str) -> float:
-    """Returns the median time of those of a method's three runs that finished; NaN if none did.
+    """Returns the median time of a method's runs, of three, that finished; NaN if none did.
 
-    A run that is lost takes no more steps, and its time is not that of the steps that it was given.
+    A run that is lost takes no more steps, so its time is not that of all its steps.
     """
     jobs = [a.jobs[name] for name in jobs_of(method)]
-    found = [job.meta["seconds_train"] for job in jobs if job.complete]
-    return float(np.median(found)) if found else float("nan")
+    times = [job.meta["seconds_train"] for job in jobs if job.complete]
+    return float(np.median(times)) if times else float("nan")
 
 
 def epoch(a: Artifact, method: str) -> float:
@@ -71,8 +71,8 @@ def runs(a: Artifact, method: str) -> RunCount:
 
 
 def printed(row: str, label: str, metric: str) -> float:
-    found = published("ferero/table11").where(row=row, column=label, metric=metric)
-    return found.number() if len(found.rows) else np.nan
+    cells = published("ferero/table11").where(row=row, column=label, metric=metric)
+    return cells.number() if len(cells.rows) else np.nan
 
 
 @artifact("ferero/table11")
@@ -155,10 +155,10 @@ def judge_times(a: Artifact, time: Times, count: Mapping[tuple[str, str], int]) 
     per = {key: 1e3 * time[key] / count[key] for key in time}
     ratios = {m: {s: per[s, "ferero"] / per[s, m] for s in PANELS} for m in ("epo_generic_lp", "epo")}
     generic = Below(ratios["epo_generic_lp"], 1, of="ratio to EPO with a generic LP solver", digits=".2g")
-    own = Below(ratios["epo"], 1, of="ratio to EPO with our LP of one interval", digits=".2g")
+    one_interval = Below(ratios["epo"], 1, of="ratio to EPO with our LP of one interval", digits=".2g")
     easy = f"easy starts {per['easy', 'ferero']:.2g} ms against {per['easy', 'epo']:.2g} ms with our LP"
     rests_on = on_both("ferero", "epo", "epo_generic_lp")
-    a.claim("per-iteration", Graded(AllOf(generic, own), generic).also(easy), rests_on=rests_on)
+    a.claim("per-iteration", Graded(AllOf(generic, one_interval), generic).also(easy), rests_on=rests_on)
     three = ("ferero", "pmtl", "epo_generic_lp")
     names = ("FERERO / PMTL", "PMTL / EPO with a generic LP solver")
     total = {key: f"{1e3 * value:.3g} ms" for key, value in time.items()}
@@ -178,10 +178,10 @@ def judge_times(a: Artifact, time: Times, count: Mapping[tuple[str, str], int]) 
 
 
 def judge_single_loop(a: Artifact, time: Times, count: Mapping[tuple[str, str], int]) -> None:
-    """Algorithm 2 against Algorithm 1 (Appendix H.2), with the printed inner loop and with our exact
-    subproblem.
+    """Judges Algorithm 2 against Algorithm 1 (Appendix H.2).
 
-    That it takes more iterations is a claim of ferero/fig8.
+    Algorithm 1 has the printed inner loop, or our exact subproblem. That it takes more iterations is a
+    claim of ferero/fig8.
     """
     one = {
         "printed inner loop from easy starts": ("easy", "ferero"),

@@ -33,7 +33,7 @@ SHARE = 0.9  # of the runs
 ALIGNED = 1.0  # degrees to the ray
 ON_FRONT = 1e-3  # distance to the front
 OUTER = (0, 3)  # preferences, by their number
-INNER = (1, 2)  # those whose hard starts are on the other side of the front: yellow and green
+INNER = (1, 2)  # preferences whose hard starts are on the other side of the front: yellow and green
 VISIBLE = 0.01  # a hundredth of the axes: a departure from a line that a drawing shows
 NEAR = "first within 1° and 1e-2"  # what `first_hit` finds
 
@@ -66,20 +66,20 @@ class Condition:
 
     def share(self, job: JobRows, preferences: Sequence[int] | None = None) -> float:
         """Returns the share of the planned runs that do it; 0 of none."""
-        found = self.of(job, preferences)
-        return float(found.mean()) if len(found) else 0.0
+        holds = self.of(job, preferences)
+        return float(holds.mean()) if len(holds) else 0.0
 
     def most(self, job: JobRows, preferences: Sequence[int] | None = None, what: str = "runs") -> Comparison:
         return Share(self.of(job, preferences), SHARE, that=self.words, what=what)
 
     def most_of_each(self, jobs: Mapping[str, JobRows], partial: bool = False) -> Comparison:
-        found = {name: self.of(job) for name, job in jobs.items()}
-        return Share(found, SHARE, that=self.words, partial=partial)
+        holds = {name: self.of(job) for name, job in jobs.items()}
+        return Share(holds, SHARE, that=self.words, partial=partial)
 
     def both_sides(self, job: JobRows, what: str = "runs") -> Comparison:
         """Asks it of SHARE of the outer and of the inner preferences' runs, which hard starts tell apart."""
-        found = {"outer": self.of(job, OUTER), "inner": self.of(job, INNER)}
-        return Share(found, SHARE, that=self.words, what=what)
+        holds = {"outer": self.of(job, OUTER), "inner": self.of(job, INNER)}
+        return Share(holds, SHARE, that=self.words, what=what)
 
 
 def arrived(angle: float = ALIGNED, distance: float = ON_FRONT) -> Condition:
@@ -150,8 +150,8 @@ def first_hit(job: JobRows, angle: float = ALIGNED, distance: float = 1e-2) -> n
 
 def median_hit(hits: np.ndarray) -> float:
     """Returns the median iteration of the runs that arrive; NaN of none."""
-    found = hits[hits >= 0]
-    return float(np.median(found)) if len(found) else float("nan")
+    hits = hits[hits >= 0]
+    return float(np.median(hits)) if len(hits) else float("nan")
 
 
 def before(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
@@ -175,7 +175,7 @@ def on_the_way(job: JobRows) -> pd.DataFrame:
 
 
 def context(F: Tensor, w: Tensor, P: int = 1) -> Context:
-    """Returns what an algorithm is told before its first step from objective values F (R, M)."""
+    """Returns an algorithm's context before its first step at objective values F (R, M)."""
     R, M = F.shape
     spec = Spec(R=R, M=M, N=0, P=P, X=Free())
     theta = torch.zeros(R, P, dtype=F.dtype)
@@ -184,15 +184,15 @@ def context(F: Tensor, w: Tensor, P: int = 1) -> Context:
 
 def direction(method: Weighting, F: Tensor, J: Tensor, w: Tensor) -> Tensor:
     """Returns the method's first direction (R, P) at objective values F (R, M) and rows J (R, M, P)."""
-    told = context(F, w, J.shape[-1])
-    point = TablePoint(told.theta, Free(), F.shape[1], {}, F, J)
-    return method.step((point,), method.init(told), 0, 1.0)[0]
+    ctx = context(F, w, J.shape[-1])
+    point = TablePoint(ctx.theta, Free(), F.shape[1], {}, F, J)
+    return method.step((point,), method.init(ctx), 0, 1.0)[0]
 
 
 def draw_paths(a: Artifact, titles: Mapping[str, str], /, **options: Mapping[str, Any]) -> None:
     """Draws rows of three panels with the trajectories of these jobs.
 
-    `options` has those of `trajectories` for some of the jobs.
+    `options` has the options of `trajectories` for some of the jobs.
     """
     rows = len(titles) // 3
     fig, axes = st.panels(rows, 3, figsize=(7.0, 2.3 * rows + 0.5), sharex=True, sharey=True)
@@ -200,7 +200,7 @@ def draw_paths(a: Artifact, titles: Mapping[str, str], /, **options: Mapping[str
         trajectories(ax, a.jobs[key], title, **options.get(key, {}))
     for ax in axes.flat:
         ax.label_outer()
-    public = "published" if any("published" in given for given in options.values()) else ""
+    public = "published" if any("published" in of_job for of_job in options.values()) else ""
     rays = first_output(next(a.jobs[key] for key in titles))[["ray_1", "ray_2"]].drop_duplicates()
     key_of_paths(fig, np.degrees(np.arctan2(rays["ray_2"], rays["ray_1"])).tolist(), published=public)
     a.figure(fig)

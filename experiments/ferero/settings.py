@@ -52,9 +52,9 @@ def compare_settings(
         for k, ((panel, _, name, value), key) in enumerate(zip(cells, printed, strict=True))
     ]
     a.table(lines)
-    known = Count({key: key in why for key in equal.failing}, what="deviations are explained")
+    explanations = Count({key: key in why for key in equal.failing}, what="deviations are explained")
     said = "; ".join(sorted({why[key] for key in equal.failing if key in why}))
-    a.check("settings-equal", known.also(equal.measured) if equal.failing else equal, remark=said)
+    a.check("settings-equal", explanations.also(equal.measured) if equal.failing else equal, remark=said)
 
 
 def setting(job: JobRows, parameter: str) -> float:
@@ -143,8 +143,8 @@ def by_method(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def table8(a: Artifact) -> None:
     """Hyper-parameters of the image experiments, from the configurations of the runs."""
     keys = {"Multi-MNIST": "mm", "Multi-Fashion": "mf", "Multi-Fashion+MNIST": "fm"}
-    found = {}
-    expected = {}
+    ours_by_name = {}
+    printed_by_name = {}
     lines = []
     for cell in published("ferero/table8").rows.to_dict("records"):
         key = keys[cell["row"]]
@@ -155,8 +155,8 @@ def table8(a: Artifact) -> None:
         ours = setting(job, cell["metric"])
         same = abs(ours - printed) <= 1e-9 + 2e-3 * (cell["metric"] == "epochs") * ours
         name = f"{cell['row']} {cell['column']} {cell['metric']}"
-        found[name] = printed if same else float(f"{ours:.4g}")
-        expected[name] = printed
+        ours_by_name[name] = printed if same else float(f"{ours:.4g}")
+        printed_by_name[name] = printed
         lines.append(
             {
                 "data set": titled(a, key, job),
@@ -168,7 +168,7 @@ def table8(a: Artifact) -> None:
             }
         )
     a.table(by_method(lines))
-    check = Equal(found, expected, what="settings").because("epochs: to one batch")
+    check = Equal(ours_by_name, printed_by_name, what="settings").because("epochs: to one batch")
     a.check("settings-equal", check)
     a.note("In square brackets: the published value, where ours is another.")
     a.note(

@@ -36,7 +36,7 @@ EPS1 = 1.2
 EPS2 = 0.5
 TOLERANCE = 1e-2
 BOUND: dict[str, Any] = {"color": st.BLACK, "lw": 0.8, "ls": "--"}  # how a bound is drawn
-TIGHT = 0.8  # of table3_bound: below what small starts reach (about 0.87), where 1.2 asks for nothing
+TIGHT = 0.8  # of table3_bound: small starts reach about 0.87 by themselves, so that 1.2 is inactive there
 EMBEDDED = (
     "Generated syllables are no speech: shown, not judged. Decided by data=speech_small, or "
     "librispeech_aishell."
@@ -119,13 +119,13 @@ def table_lines(a: Artifact, tuned: Mapping[str, Tuned], data: str) -> list[dict
         printed = {ours: cells.text(row=name, column=theirs) or "–" for ours, theirs in columns.items()}
         lines.append({"row": f"{name}, printed", "data": "LibriSpeech 100 h, AISHELL-1", **printed})
     measured = {"Init. (AdamW on the mean)": Tuned(a.jobs["ls"], 0), "LS w/o CPC": Tuned(a.jobs["ls_no_cpc"])}
-    measured |= {METHODS[key]: found for key, found in tuned.items()}
-    return lines + [table_line(f"{name}, measured", data, found) for name, found in measured.items()]
+    measured |= {METHODS[key]: runs for key, runs in tuned.items()}
+    return lines + [table_line(f"{name}, measured", data, runs) for name, runs in measured.items()]
 
 
-def table_line(name: str, data: str, found: Tuned, bound: float = EPS1) -> dict[str, object]:
-    wer, cer = (100.0 * found.column(f"test_{kind}") for kind in ("wer_en", "cer_zh"))
-    F = found.losses()
+def table_line(name: str, data: str, runs: Tuned, bound: float = EPS1) -> dict[str, object]:
+    wer, cer = (100.0 * runs.column(f"test_{kind}") for kind in ("wer_en", "cer_zh"))
+    F = runs.losses()
     g, h = violations(F, bound)
     columns = {
         "English WER": wer,
@@ -140,7 +140,7 @@ def table_line(name: str, data: str, found: Tuned, bound: float = EPS1) -> dict[
     return (
         {"row": name, "data": data}
         | {k: cell(v) for k, v in columns.items()}
-        | {"runs": RunCount.of(found.rows)}
+        | {"runs": RunCount.of(runs.rows)}
     )
 
 
@@ -155,10 +155,10 @@ def cell(values: np.ndarray) -> str:
 def draw_training(a: Artifact, tuned: Mapping[str, Tuned]) -> None:
     fig, axes = st.panels(1, 3, size=3.1)
     left, middle, right = axes[0]
-    for key, found in tuned.items():
-        F = found.job.paths()
-        steps = np.sort(found.job.history["step"].unique())
-        F = np.where((found.job.final["status"] == "done").to_numpy()[:, None, None], F, np.nan)
+    for key, runs in tuned.items():
+        F = runs.job.paths()
+        steps = np.sort(runs.job.history["step"].unique())
+        F = np.where((runs.job.final["status"] == "done").to_numpy()[:, None, None], F, np.nan)
         for ax, values in ((left, F[..., 0]), (middle, violations(F)[1])):
             ax.plot(steps, values.T, color=COLOURS[key], lw=0.6, alpha=0.4)
             style = "--" if key == "omd_tch" else "-"  # it covers LS
@@ -204,7 +204,7 @@ def last_direction(job: JobRows) -> float:
 
 
 def judge_constraints(a: Artifact, ferero: Tuned, ls: Tuned, embedded: bool, bound: float = EPS1) -> None:
-    (g, h), (g_ls, h_ls) = (violations(found.losses(), bound) for found in (ferero, ls))
+    (g, h), (g_ls, h_ls) = (violations(runs.losses(), bound) for runs in (ferero, ls))
     gap = ("gap", "|f_zh - f_en - 0.5|", h, h_ls)
     for key, name, ours, theirs in (gap, ("cpc", f"f_cpc above {bound}", g, g_ls)):
         one, two = ({f"run {s + 1}": float(x) for s, x in enumerate(v)} for v in (ours, theirs))
@@ -219,19 +219,19 @@ def judge_constraints(a: Artifact, ferero: Tuned, ls: Tuned, embedded: bool, bou
 
 
 def judge_published(a: Artifact, tuned: Mapping[str, Tuned]) -> None:
-    found = {"w/o CPC": Tuned(a.jobs["ls_no_cpc"]), "Init. (M2ASR)": Tuned(a.jobs["ls"], 0)}
-    found |= {"LS-FT": tuned["ls"], "FERERO-FT": tuned["ferero"]}
-    wer, cer = ({n: 100.0 * t.column(f"test_{c}") for n, t in found.items()} for c in ("wer_en", "cer_zh"))
-    rate = {name: float(finite_mean((wer[name] + cer[name]) / 2)) for name in found}
+    runs = {"w/o CPC": Tuned(a.jobs["ls_no_cpc"]), "Init. (M2ASR)": Tuned(a.jobs["ls"], 0)}
+    runs |= {"LS-FT": tuned["ls"], "FERERO-FT": tuned["ferero"]}
+    wer, cer = ({n: 100.0 * t.column(f"test_{c}") for n, t in runs.items()} for c in ("wer_en", "cer_zh"))
+    rate = {name: float(finite_mean((wer[name] + cer[name]) / 2)) for name in runs}
     order = Ordered(rate, falling=True, of="average error rate", unit=" %", digits=".1f", partial=True)
-    pairs = (f"{two} below {one}" for one, two in pairwise(found))
+    pairs = (f"{two} below {one}" for one, two in pairwise(runs))
     wrong = [pair for pair, good in zip(pairs, order.steps, strict=True) if not good]
     a.claim("error-rates", order, reason=f"Not in order: {', '.join(wrong)}.")
     gap, of_ls = (abs(float(finite_mean(wer[name] - cer[name]))) for name in ("FERERO-FT", "LS-FT"))
     of = "FERERO-FT's |English - Mandarin| of the means over seeds"
     a.claim("language-gap", Below(gap, of_ls, of=of, than="LS-FT's", unit=" points", digits=".1f"))
     average = published("ferero/table3").numbers("row", column="Average")
-    gains = {f"from {one} to {two}": round(average[one] - average[two], 2) for one, two in pairwise(found)}
+    gains = {f"from {one} to {two}": round(average[one] - average[two], 2) for one, two in pairwise(runs)}
     said = dict(zip(gains, (4.2, 0.3, 1.3), strict=True))
     a.claim("gains-of-the-text", Equal(gains, said, what="gains", partial=True))
 
@@ -266,15 +266,13 @@ def add_notes(a: Artifact, data: str) -> None:
 
 @artifact("ferero/table3_bound")
 def table3_bound(a: Artifact) -> None:
-    """The same fine-tuning with f_cpc <= 0.8: the published bound holds at small starts without being
-    asked for.
-    """
+    """The same fine-tuning with f_cpc <= 0.8, as small starts meet the published bound by themselves."""
     ls = Tuned(a.jobs["ls"])
     ferero = Tuned(a.jobs["ferero"])
     meta = a.jobs["ferero"].meta
-    found = {"Init. (AdamW on the mean)": Tuned(a.jobs["ls"], 0), "LS-FT": ls}
-    found |= {f"FERERO-FT, f_cpc <= {TIGHT}": ferero}
-    lines = [table_line(name, str(meta["data"]), tuned, TIGHT) for name, tuned in found.items()]
+    rows = {"Init. (AdamW on the mean)": Tuned(a.jobs["ls"], 0), "LS-FT": ls}
+    rows |= {f"FERERO-FT, f_cpc <= {TIGHT}": ferero}
+    lines = [table_line(name, str(meta["data"]), tuned, TIGHT) for name, tuned in rows.items()]
     a.table(lines, given=("row", "data"))
     judge_constraints(a, ferero, ls, bool(meta["embedded"]), TIGHT)
     a.note(

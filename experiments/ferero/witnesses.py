@@ -57,8 +57,8 @@ def network(path: Path) -> torch.Tensor:
         raise DataError(
             f"{path} is missing: an npz file of a state dictionary of FERERO's public repository."
         )
-    with np.load(path) as found:
-        arrays = [found[f"{layer}.{part}"].ravel() for layer in LAYERS for part in ("weight", "bias")]
+    with np.load(path) as archive:
+        arrays = [archive[f"{layer}.{part}"].ravel() for layer in LAYERS for part in ("weight", "bias")]
     return torch.from_numpy(np.concatenate(arrays)).unsqueeze(0)
 
 
@@ -86,9 +86,9 @@ def measured(key: str, kind: tuple[str, str], theta: torch.Tensor, root: Path) -
         z = torch.cat(logits)
         losses = nn.cross_entropy(z, labels, reduction="none").double()
         right = (z.argmax(-1) == labels).double()
-        found = {"loss": losses.mean(), "std": losses.std(), "accuracy": right.mean()}
+        statistics = {"loss": losses.mean(), "std": losses.std(), "accuracy": right.mean()}
         row = {"set": key, "join": kind[0], "partner": kind[1], "a": a, "b": b, "pairs": len(i)}
-        rows.append(row | {name: round(float(v), 6) for name, v in found.items()})
+        rows.append(row | {name: round(float(v), 6) for name, v in statistics.items()})
     return pd.DataFrame(rows)
 
 

@@ -32,14 +32,15 @@ MOST_SITES = 6  # "most" of the eight
 
 def numbered(frame: pd.DataFrame, prefix: str) -> list[str]:
     """Returns prefix_1, prefix_2, ..., in the order of their numbers."""
-    found = [c for c in frame.columns if c.startswith(f"{prefix}_") and c[len(prefix) + 1 :].isdigit()]
-    return sorted(found, key=lambda c: int(c.rsplit("_", 1)[1]))
+    names = [c for c in frame.columns if c.startswith(f"{prefix}_") and c[len(prefix) + 1 :].isdigit()]
+    return sorted(names, key=lambda c: int(c.rsplit("_", 1)[1]))
 
 
 def chosen(rows: pd.DataFrame, losses: list[str]) -> pd.DataFrame:
     """Returns of each seed the run that a user would take.
 
-    Smallest mean training loss among those that meet the constraints, else the smallest violation.
+    It has the smallest mean training loss of the runs that meet the constraints, or else the smallest
+    violation.
     """
     done = rows[rows["status"] == "done"]
     best = [done.iloc[:0]]
@@ -87,15 +88,15 @@ def fig1c(a: Artifact) -> None:
         "eta": f"{sums['faster_eta']:.3f}",
         "area": f"{areas['faster_eta']:.2f}",
     }
-    own = {METHODS[m]: areas[m] for m in METHODS}
-    faster = own | {"MLM-CMOO": areas["faster_eta"]}
+    as_printed = {METHODS[m]: areas[m] for m in METHODS}
+    faster = as_printed | {"MLM-CMOO": areas["faster_eta"]}
     check = Graded(
-        Smallest(own, "MLM-CMOO", of="area", digits=".2f"),
+        Smallest(as_printed, "MLM-CMOO", of="area", digits=".2f"),
         Smallest(faster, "MLM-CMOO", of="area, with eta = 0.05 for the printed 0.001", digits=".2f"),
     )
     a.claim("smallest-area", check, **words)
-    own_sites, *_ = smallest_at(picked, "faster_eta")
-    larger_eta = f"with eta = 0.05 for the printed 0.001 at {len(own_sites)}"
+    sites, *_ = smallest_at(picked, "faster_eta")
+    larger_eta = f"with eta = 0.05 for the printed 0.001 at {len(sites)}"
     a.claim("sites", judge_sites(picked, "mlm_cmoo").also(larger_eta), **words)
     rival = min(PLAIN, key=lambda m: np.nan_to_num(sums[m], nan=np.inf))
     of = f"sum of test losses of the better of the two, {TITLES[rival]},"
@@ -103,16 +104,16 @@ def fig1c(a: Artifact) -> None:
     a.check("against-plain-descent", smaller)
 
 
-def judge_sites(picked: dict[str, pd.DataFrame], own: str) -> Check:
+def judge_sites(picked: dict[str, pd.DataFrame], job: str) -> Check:
     """Compares one of MLM-CMOO's jobs with the better baseline at each site.
 
     That it has the smallest loss at MOST_SITES of them is excluded by more than two sites where a baseline's
     is smaller, by intervals over the common seeds that hold for all sites together (Bonferroni).
     """
-    won, best = smallest_at(picked, own)
+    won, best = smallest_at(picked, job)
     lost = []
     for k, site in enumerate(SITES):
-        lead = Mean.paired(site_losses(picked[own], k), site_losses(picked[best[k]], k), least=3)
+        lead = Mean.paired(site_losses(picked[job], k), site_losses(picked[best[k]], k), least=3)
         if lead.mean > lead.half_of(len(SITES)):
             lost.append(site)
     excluded = len(lost) > len(SITES) - MOST_SITES
@@ -126,11 +127,11 @@ def judge_sites(picked: dict[str, pd.DataFrame], own: str) -> Check:
     )
 
 
-def smallest_at(picked: dict[str, pd.DataFrame], own: str) -> tuple[list[str], list[str]]:
+def smallest_at(picked: dict[str, pd.DataFrame], job: str) -> tuple[list[str], list[str]]:
     """Returns the sites at which a job has the smallest mean loss, and the better baseline at each site."""
-    means = {m: picked[m][numbered(picked[m], "test_loss")].mean().to_numpy() for m in (own, *BASELINES)}
+    means = {m: picked[m][numbered(picked[m], "test_loss")].mean().to_numpy() for m in (job, *BASELINES)}
     best = [min(BASELINES, key=lambda m: means[m][k]) for k in range(len(SITES))]
-    return [site for k, site in enumerate(SITES) if means[own][k] < means[best[k]][k]], best
+    return [site for k, site in enumerate(SITES) if means[job][k] < means[best[k]][k]], best
 
 
 def site_losses(rows: pd.DataFrame, k: int) -> pd.Series:
@@ -168,8 +169,8 @@ def site_line(job: JobRows, title: str, means: np.ndarray, picked: pd.DataFrame)
 def followed(h: pd.DataFrame, population: bool) -> pd.DataFrame:
     """Returns the mean test loss by step and seed.
 
-    Of a population that of the member with the smallest mean training loss so far, among those that meet the
-    constraints (before there are any: of all).
+    The loss of a population is that of the member with the smallest mean training loss so far, among the
+    members that meet the constraints (before there are any: among all).
     """
     loss = h[numbered(h, "f")].mean(axis=1)
     h = h.assign(order=np.where(h["violation"] <= 0, loss, 1e9 + h["violation"]) if population else loss)
@@ -250,7 +251,7 @@ def fig1b(a: Artifact) -> None:
 
 
 def note_faces(a: Artifact) -> None:
-    """Returns the label of the pictures and the owner of the panels."""
+    """Notes the label of the pictures, and that the panels are our choice."""
     a.note(
         f"Data: {a.jobs['mlm_cmoo'].meta['data']}. The paper does not describe the panels; "
         "what they show is our choice."

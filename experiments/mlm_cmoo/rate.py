@@ -46,7 +46,7 @@ def slope(steps: np.ndarray, values: np.ndarray) -> float:
 @artifact("mlm_cmoo/rate")
 def rate(a: Artifact) -> None:
     """R_t and the inner error against t for four p; where all methods end on problems with known answers."""
-    found = draw(a, a.jobs["p2"])
+    slopes = draw(a, a.jobs["p2"])
     a.table(
         [line for name in TITLES for line in ends(a.jobs[name], name)], given=("problem", "method", "steps")
     )
@@ -67,7 +67,7 @@ def rate(a: Artifact) -> None:
         "R_t: distance of 0 to the gradient, plus normal cone, of the function that the corrected method "
         "descends on; the theorem's is that of the printed one."
     )
-    judge_rates(a, found["inner_error"], found["stationarity_t"])
+    judge_rates(a, slopes["inner_error"], slopes["stationarity_t"])
     end = a.jobs["p1"].final.iloc[0]
     x = 1 - end["g_1"]
     off = {"|x_2 - 1|": abs(end["g_1"]), "|c mu - 1|": abs(end["multiplier_1"] - 1), "kkt": end["kkt"]}
@@ -84,24 +84,24 @@ def draw(a: Artifact, job: JobRows) -> dict[str, dict[float, float]]:
     done = job.final[job.final["status"] == "done"]
     h = job.history[job.history["run"].isin(done["run"]) & (job.history["step"] > 0)]
     fig, axes = st.panels(1, 3, figsize=(7.0, 2.9))
-    found: dict[str, dict[float, float]] = {}
+    slopes: dict[str, dict[float, float]] = {}
     for ax, (name, label) in zip(axes[0, :2], PANELS.items(), strict=True):
-        found[name] = {}
+        slopes[name] = {}
         for colour, p in zip(st.CYCLE, sorted(done["penalty_power"].unique()), strict=False):
             rows = h[(h["penalty_power"] == p) & h[name].notna()]
             table = rows.pivot_table(index="step", columns="run", values=name)
             steps = table.index.to_numpy(float)
             need_points(len(steps), 2, "a rate")
-            slopes = {run: slope(steps, table[run].to_numpy()) for run in table}
-            slowest = max(slopes, key=lambda run: slopes[run])
-            found[name][p] = float(np.max(list(slopes.values())))
+            slope_of_run = {run: slope(steps, table[run].to_numpy()) for run in table}
+            slowest = max(slope_of_run, key=lambda run: slope_of_run[run])
+            slopes[name][p] = float(np.max(list(slope_of_run.values())))
             best = table[slowest].cummin().clip(lower=ROUNDING).to_numpy()
-            curve(ax, steps, best, f"$p={p:g}$, slope {found[name][p]:.2f}", color=colour)
-            if name == "stationarity_t" and p in (theory := exponents(found[name])):
+            curve(ax, steps, best, f"$p={p:g}$, slope {slopes[name][p]:.2f}", color=colour)
+            if name == "stationarity_t" and p in (theory := exponents(slopes[name])):
                 guide(ax, steps, best, theory[p], color=colour)
             elif name == "inner_error" and p == 0.0:
                 guide(ax, steps, best, -0.5, color=st.BLACK)
-        dress(ax, "step $t$", label, f"({'ab'[len(found) - 1]}) problem P2", log="xy", legend="upper right")
+        dress(ax, "step $t$", label, f"({'ab'[len(slopes) - 1]}) problem P2", log="xy", legend="upper right")
         ax.set_ylim(top=1e4 * ax.get_ylim()[1])  # room for the legend
     draw_p1(axes[0, 2], a)
     st.caption(
@@ -114,7 +114,7 @@ def draw(a: Artifact, job: JobRows) -> dict[str, dict[float, float]]:
         f"0; it was stopped after {a.jobs['p1_literal'].config['steps']} steps, which cost more each.",
     )
     a.figure(fig)
-    return found
+    return slopes
 
 
 def exponents(powers: Iterable[float]) -> dict[float, float]:
@@ -128,9 +128,9 @@ def exponents(powers: Iterable[float]) -> dict[float, float]:
 
 def guide(ax: Any, steps: np.ndarray, values: np.ndarray, exponent: float, color: str) -> None:
     """Draws t^exponent from the point of a curve on where its slope is taken, and names it in the legend."""
-    kept = steps >= steps.max() / 20
-    line = values[kept][0] * (steps[kept] / steps[kept][0]) ** exponent
-    ax.plot(steps[kept], line, color=color, ls=(0, (4, 2)), lw=0.9, label=f"theorem: $t^{{{exponent:g}}}$")
+    late = steps >= steps.max() / 20
+    line = values[late][0] * (steps[late] / steps[late][0]) ** exponent
+    ax.plot(steps[late], line, color=color, ls=(0, (4, 2)), lw=0.9, label=f"theorem: $t^{{{exponent:g}}}$")
 
 
 def draw_p1(ax: Any, a: Artifact) -> None:
@@ -186,9 +186,9 @@ def uncounted(done: pd.DataFrame) -> str:
 
 def judge_rates(a: Artifact, inner: Mapping[float, float], outer: Mapping[float, float]) -> None:
     """The theorem's exponents; inner, outer: measured slopes by p."""
-    asked = {f"p={p:g}": s for p, s in inner.items() if p > 0}
+    inner_slopes = {f"p={p:g}": s for p, s in inner.items() if p > 0}
     rest = ", ".join(f"p={p:g} {s:.2f}" for p, s in inner.items() if p <= 0)
-    check = AtMost(asked, -0.4, of="slope of the running minimum for p in (0, 1/2)", digits=".2f")
+    check = AtMost(inner_slopes, -0.4, of="slope of the running minimum for p in (0, 1/2)", digits=".2f")
     a.claim("inner-rate", check.also(rest))
     theory = exponents(outer)
     slopes = {f"p={p:g}": outer[p] for p in theory}

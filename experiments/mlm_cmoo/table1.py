@@ -30,7 +30,7 @@ OTHERS = {  # what NSGA-II and PSL search ("-": descent), and the jobs
 }
 BASELINES = ("NSGA-II", "PSL")
 LONGER = "equal weights, alpha 0.1"
-ENDS = {  # those whose ends say what kept MLM-CMOO from a loss
+ENDS = {  # jobs whose ends say what kept MLM-CMOO from a loss
     "MLM-CMOO, step sizes of River Flow": "with the step sizes that the paper prints for River Flow",
     "equal weights, alpha as MLM-CMOO": (
         "plain descent on the same batches (equal weights, no constraints) with MLM-CMOO's alpha"
@@ -56,8 +56,8 @@ def table1(a: Artifact) -> None:
     )
     unit = np.mean([run.total for run in times.own])
     stopped = [
-        f"{name} after {np.mean([run.total for run in found]) / unit:.2g}"
-        for name, found in times.others.items()
+        f"{name} after {np.mean([run.total for run in of_method]) / unit:.2g}"
+        for name, of_method in times.others.items()
         if OTHERS[name][0] != "-"
     ]
     a.note(
@@ -95,8 +95,8 @@ def lines(times: Times, levels: Sequence[float], data: str = "") -> list[dict[st
     for task in TASKS:
         for level in levels:
             cells = {"MLM-CMOO": ("-", times.text(task, level), len(times.own))}
-            for name, found in times.others.items():
-                cells[name] = (OTHERS[name][0], times.multiple(name, task, level).text, len(found))
+            for name, of_method in times.others.items():
+                cells[name] = (OTHERS[name][0], times.multiple(name, task, level).text, len(of_method))
             for name, (space, ours, seeds) in cells.items():
                 line = {
                     "task": f"{task}{data}",
@@ -105,8 +105,8 @@ def lines(times: Times, levels: Sequence[float], data: str = "") -> list[dict[st
                     "baseline's space": space,
                     "ours": ours,
                 }
-                told = printed.get((task, f"time to loss {level:g}", name), "–")
-                out.append(line | {"seeds": seeds, "published": told})
+                published_cell = printed.get((task, f"time to loss {level:g}", name), "–")
+                out.append(line | {"seeds": seeds, "published": published_cell})
     return out
 
 
@@ -119,7 +119,7 @@ def note_settings(a: Artifact, times: Times) -> None:
     )
 
     def sizes(kind: str, name: str) -> str:
-        chosen = [run for n, found in times.others.items() if OTHERS[n][0] == kind for run in found]
+        chosen = [run for n, of_method in times.others.items() if OTHERS[n][0] == kind for run in of_method]
         return " and ".join(f"{v:g}" for v in sorted({run.rows.config["space"][name] for run in chosen}))
 
     a.note(
@@ -196,11 +196,13 @@ def as_known(check: Comparison, of: int, nothing: str) -> Check:
 def judge_times(a: Artifact, times: Times, no_ratio: str) -> None:
     nothing = "not decidable: not reached by all seeds"
     high, low = times.levels
-    known = {key: t for key, t in times.unit.items() if t is not None}
-    growth = {t: known[t, low] / known[t, high] for t in TASKS if {(t, low), (t, high)} <= set(known)}
+    reached = {key: t for key, t in times.unit.items() if t is not None}
+    growth = {t: reached[t, low] / reached[t, high] for t in TASKS if {(t, low), (t, high)} <= set(reached)}
     grows = Inside(growth, 1.2, 3, of="time to the second loss over that to the first", digits=".2f")
     a.claim("growth", as_known(grows, 2, nothing), reason=no_ratio)
-    ratios = {v: known["R", v] / known["L", v] for v in times.levels if {("L", v), ("R", v)} <= set(known)}
+    ratios = {
+        v: reached["R", v] / reached["L", v] for v in times.levels if {("L", v), ("R", v)} <= set(reached)
+    }
     off = {f"at {v:g}": abs(r - 1) for v, r in ratios.items()}
     balance = as_known(Below(off, 0.15, of="|R/L - 1|", digits=".3f"), 2, nothing)
     said = ", ".join(f"{r:.3f}" for r in ratios.values())
@@ -209,13 +211,15 @@ def judge_times(a: Artifact, times: Times, no_ratio: str) -> None:
 
 def judge_multiples(
     a: Artifact,
-    found: dict[tuple[str, str, float], float | None],
+    multiples: dict[tuple[str, str, float], float | None],
     levels: tuple[float, float],
     no_ratio: str,
 ) -> None:
     high, low = levels
-    order = {f"{t} at {v:g}": (found["NSGA-II", t, v], found["PSL", t, v]) for t in TASKS for v in levels}
-    grow = {f"{m}, {t}": (found[m, t, low], found[m, t, high]) for m in BASELINES for t in TASKS}
+    order = {
+        f"{t} at {v:g}": (multiples["NSGA-II", t, v], multiples["PSL", t, v]) for t in TASKS for v in levels
+    }
+    grow = {f"{m}, {t}": (multiples[m, t, low], multiples[m, t, high]) for m in BASELINES for t in TASKS}
     for id, pairs, of, than in (
         ("order", order, "multiple of NSGA-II", "PSL's"),
         ("ratios-grow", grow, f"multiple at {low:g}", f"that at {high:g}"),

@@ -88,29 +88,29 @@ class Cell:
     faster: tuple[float, ...] = ()
 
 
-def multiple(runs: list[Timed], own: list[Timed], task: str, level: float) -> Cell:
+def multiple(runs: list[Timed], mlm_cmoo: list[Timed], task: str, level: float) -> Cell:
     """Returns x1.8, or "> x5.0" where runs were cut off, which count with all of their time.
 
     Seeds where MLM-CMOO itself did not arrive are left out and counted.
     """
     pairs = [
         (run, run.seconds(task, level), mine, mine.seconds(task, level))
-        for run, mine in zip(runs, own, strict=False)
+        for run, mine in zip(runs, mlm_cmoo, strict=False)
     ]
     bounds = [(t, mine.total if unit is None else unit) for _, t, mine, unit in pairs]
     faster = tuple(t / bound for t, bound in bounds if t is not None and t <= bound)
-    known = [(run, t, unit) for run, t, _, unit in pairs if unit is not None]
-    if not known:
-        missing = "MLM-CMOO did not arrive" + ("" if len(runs) == len(own) else " with this seed")
+    compared = [(run, t, unit) for run, t, _, unit in pairs if unit is not None]
+    if not compared:
+        missing = "MLM-CMOO did not arrive" + ("" if len(runs) == len(mlm_cmoo) else " with this seed")
         done = [t for run in runs if (t := run.seconds(task, level)) is not None]
         if not done:
             return Cell(f"{missing}, nor did this in {np.mean([run.total for run in runs]):.0f} s")
         return Cell(f"{np.mean(done):.1f} s{RunCount(len(done), len(runs)).short}; {missing}", faster=faster)
-    whole = RunCount(len(known), len(runs)).short
-    least = float(np.mean([(run.total if t is None else t) / unit for run, t, unit in known]))
-    cut = sum(t is None for _, t, _ in known)
+    whole = RunCount(len(compared), len(runs)).short
+    least = float(np.mean([(run.total if t is None else t) / unit for run, t, unit in compared]))
+    cut = sum(t is None for _, t, _ in compared)
     if cut:
-        part = "" if cut == len(known) else f", {cut} of {len(known)} cut off"
+        part = "" if cut == len(compared) else f", {cut} of {len(compared)} cut off"
         return Cell(f"> x{least:.2f}{part}{whole}", None, least, faster)
     return Cell(f"x{least:.2f}{whole}", None if whole else least, least, faster)
 
@@ -128,8 +128,8 @@ class Times:
         """MLM-CMOO's seconds to each loss, mean over seeds; None where one of them did not arrive."""
         times = {(task, v): [run.seconds(task, v) for run in self.own] for task in TASKS for v in self.levels}
         return {
-            key: None if None in found else float(np.mean([t for t in found if t is not None]))
-            for key, found in times.items()
+            key: None if None in of_seeds else float(np.mean([t for t in of_seeds if t is not None]))
+            for key, of_seeds in times.items()
         }
 
     def multiple(self, name: str, task: str, level: float) -> Cell:
@@ -149,7 +149,7 @@ def steps_for(length: float, alpha: float, c0: float, power: float) -> float:
     return float(((1.0 - power) * length * c0 / alpha) ** (1.0 / (1.0 - power)))
 
 
-def arrived(own: Timed, others: Mapping[str, list[Timed]]) -> str:
+def arrived(mlm_cmoo: Timed, others: Mapping[str, list[Timed]]) -> str:
     """Says where the runs of seed 0 ended: whether the method or its step sizes kept it from a loss.
 
     others: what to call the runs that it is compared with.
@@ -159,10 +159,10 @@ def arrived(own: Timed, others: Mapping[str, list[Timed]]) -> str:
         left, right = run.losses.iloc[-1]
         return "no number (diverged)" if np.isnan(left + right) else f"{left:.2g} and {right:.2g}"
 
-    steps = own.rows.config["steps"]
-    config = own.rows.config["algorithm"]
+    steps = mlm_cmoo.rows.config["steps"]
+    config = mlm_cmoo.rows.config["algorithm"]
     c = config["c0"] * steps ** config["penalty_power"]
-    ends = [f"MLM-CMOO {end(own)}", *(f"{name} {end(runs[0])}" for name, runs in others.items() if runs)]
+    ends = [f"MLM-CMOO {end(mlm_cmoo)}", *(f"{name} {end(runs[0])}" for name, runs in others.items() if runs)]
     return (
         f"Cut off: the paper prints neither T nor c_t, {steps} steps are ours. Running means of L "
         f"and R at the end, seed 0: {'; '.join(ends)}. MLM-CMOO's step along the losses is alpha / c_t, by "
@@ -170,13 +170,13 @@ def arrived(own: Timed, others: Mapping[str, list[Timed]]) -> str:
     )
 
 
-def needed(own: Timed, longer: list[Timed], level: float) -> str:
+def needed(mlm_cmoo: Timed, longer: list[Timed], level: float) -> str:
     """Says how many steps MLM-CMOO would need, by two estimates.
 
-    Its steps sum up to those after which plain descent with a larger step has the loss on both tasks; a power
-    law through the second half of the run.
+    By the first, its step sizes add up to the length after which plain descent with a larger step has the
+    loss on both tasks; the second is a power law through the second half of the run.
     """
-    config = own.rows.config["algorithm"]
+    config = mlm_cmoo.rows.config["algorithm"]
     said = []
     counts = []
     for run in longer[:1]:
@@ -188,21 +188,21 @@ def needed(own: Timed, longer: list[Timed], level: float) -> str:
             said.append(
                 f"{steps:.1e} (its steps add up to those of plain descent with alpha = 0.1 at that loss)"
             )
-    late = own.losses[own.losses.index >= own.losses.index.max() / 2].dropna()
+    late = mlm_cmoo.losses[mlm_cmoo.losses.index >= mlm_cmoo.losses.index.max() / 2].dropna()
     if len(late) > 10 and (late > 0).all().all():
         t = late.index.to_numpy(float)
-        found = []
+        estimates = []
         for task in TASKS:
             slope = log_slope(t, late[task].to_numpy())
             if slope < 0:
                 middle = np.log(late[task]).mean() - slope * np.log(t).mean()
                 counts.append(float(np.exp((np.log(level) - middle) / slope)))
-                found.append(f"{task} {counts[-1]:.1e}")
-        if found:
-            said.append(f"{', '.join(found)} (a power law through the second half of the run)")
+                estimates.append(f"{task} {counts[-1]:.1e}")
+        if estimates:
+            said.append(f"{', '.join(estimates)} (a power law through the second half of the run)")
     if not said:
         return ""
-    hours = [count * own.seconds_per_step / 3600 for count in (min(counts), max(counts))]
+    hours = [count * mlm_cmoo.seconds_per_step / 3600 for count in (min(counts), max(counts))]
     return (
         f" Estimated number of steps to {level:g}: {' or '.join(said)}. Decided by runs of at least that "
         f"length: {hours[0]:.2g} to {hours[1]:.2g} hours of a core for a seed, and more for the smaller loss."

@@ -139,12 +139,12 @@ def _seeds(job: Cleaning, runs: list[int] | None = None) -> str:
 
 def _preferences(fig: Any, position: Any, job: Cleaning, title: str) -> np.ndarray:
     """Radar of the runs that prefer one task each; returns their means of 1/L, (preferences, S)."""
-    found = by_preference(job)
-    polygons = np.stack([mean for _, mean, _ in found])
+    inverse_losses = by_preference(job)
+    polygons = np.stack([mean for _, mean, _ in inverse_losses])
     low, high, ticks = limits(polygons)
     ax = radar_axes(fig, position, axis_labels(job), low, high, ticks)
     draw_hull(ax, hull(polygons), "best of the runs")
-    for (s, mean, error), color in zip(found, COLOURS, strict=True):
+    for (s, mean, error), color in zip(inverse_losses, COLOURS, strict=True):
         draw_polygon(ax, mean, f"$r_{s + 1} = 0.9$", color, error)
     ax.set_title(title + from_zero(ax).replace(" (", "\n("), pad=14)
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=3, title=_coincide("runs", polygons))
@@ -264,8 +264,8 @@ def fig9(a: Artifact) -> None:
         "several seeds only.",
     )
     a.figure(fig)
-    shown = {f"WC-MHGD, {ONLY}": pref, f"WC-MHGD, {BOTH}": pref_gram, "WC-MHGD, step as printed": literal}
-    a.table(_table(shown), given=("method", "preferred"))
+    methods = {f"WC-MHGD, {ONLY}": pref, f"WC-MHGD, {BOTH}": pref_gram, "WC-MHGD, step as printed": literal}
+    a.table(_table(methods), given=("method", "preferred"))
     _judge_preferred(a, {ONLY: pref, BOTH: pref_gram}, polygons)
     _judge_trade_off(a, trade_offs)
     _judge_inner_steps(a, curves)
@@ -286,9 +286,9 @@ def _judge_preferred(a: Artifact, jobs: Mapping[str, Cleaning], polygons: Mappin
     areas: dict[str, Check] = {}
     for name, P in polygons.items():
         finite = np.isfinite(P).all()
-        own = np.diagonal(P)
+        preferred = np.diagonal(P)
         others = (P - np.where(np.eye(len(P), dtype=bool), np.inf, 0.0)).max(axis=0)
-        axes = list(zip(jobs[name].rates, own, others, strict=True))
+        axes = list(zip(jobs[name].rates, preferred, others, strict=True))
         won = Count({f"p = {p:.3g}": x > y for p, x, y in axes}, 4, what="axes")
         values = ", ".join(f"p = {p:.3g}: {x:.3f} / {y:.3f}" for p, x, y in axes)
         wins[name] = won.also(f"own / best of the others {values}").provided(finite, UNFINISHED)
@@ -329,16 +329,16 @@ def _covers(job: Cleaning, seed: int) -> float:
     return polygon_area(hull(P)) / max(polygon_area(p) for p in P)
 
 
-def _judge_trade_off(a: Artifact, found: TradeOffs) -> None:
-    changes = {name: found.change(name) for name in found.jobs}
+def _judge_trade_off(a: Artifact, trade_offs: TradeOffs) -> None:
+    changes = {name: trade_offs.change(name) for name in trade_offs.jobs}
     checks: dict[str, Check] = {}
     for name, mean in changes.items():
         of = "change of 1/L from the smallest to the largest u"
         grown = SurelyAbove(mean, of=of, near=100 * SAME, agree=True, unit=" %", digits="+.2f")
-        values = ", ".join(f"u = {u:g}: {found.line(name, u)[0][-1]:.4f}" for u in found.us)
+        values = ", ".join(f"u = {u:g}: {trade_offs.line(name, u)[0][-1]:.4f}" for u in trade_offs.us)
         checks[name] = grown.also(values)
     check = BothReadings(checks)
-    zero = found.zero[0][-1]
+    zero = trade_offs.zero[0][-1]
     falls = SurelyBelow(changes[ONLY], near=100 * SAME, agree=True)
     flat = checks[ONLY].holds is False and falls.holds is False
     a.claim(
@@ -348,8 +348,10 @@ def _judge_trade_off(a: Artifact, found: TradeOffs) -> None:
         reason=NOTHING_LEFT.format(zero=zero) if flat else "",
         interval=ends(changes, "+.2f", " %"),
     )
-    own = found.line(ONLY, found.us[0])[0][-1]
-    a.check("trade-off-zero", Below(zero, own, of="1/L with u = 0", than=f"with u = {found.us[0]:g}"))
+    smallest = trade_offs.line(ONLY, trade_offs.us[0])[0][-1]
+    a.check(
+        "trade-off-zero", Below(zero, smallest, of="1/L with u = 0", than=f"with u = {trade_offs.us[0]:g}")
+    )
 
 
 NOTHING_LEFT = (
@@ -361,16 +363,16 @@ NOTHING_LEFT = (
 
 def _inner_steps(a: Artifact, ax: Any, pref: Cleaning) -> dict[int, tuple[np.ndarray, pd.Series]]:
     """Draws the mean loss against k; by D: its mean over seeds at each step, and its end for each seed."""
-    own = pref.runs(pref.S - 1)
-    found = {}
-    jobs = ((Cleaning(a.jobs["d_short"]), None), (Cleaning(a.jobs["d_middle"]), None), (pref, own))
+    last_preferred = pref.runs(pref.S - 1)
+    curves = {}
+    jobs = ((Cleaning(a.jobs["d_short"]), None), (Cleaning(a.jobs["d_middle"]), None), (pref, last_preferred))
     for (job, where), color in zip(jobs, (st.ORANGE, st.GREEN, st.BLUE), strict=True):
         parts = [job.curve(f"f_{s + 1}", where) for s in range(job.S)]
         values = np.mean([v for _, v in parts], axis=0)
         band(ax, parts[0][0], values, f"$D = {job.D}$, {_seeds(job, where)}", color)
         rows = job.last if where is None else job.last[job.last["run"].isin(where)]
         last = rows.assign(mean=rows[[f"f_{s + 1}" for s in range(job.S)]].mean(axis=1))
-        found[job.D] = (values.mean(axis=1), by_seed(last, "mean"))
+        curves[job.D] = (values.mean(axis=1), by_seed(last, "mean"))
     dress(
         ax,
         "outer step $k$",
@@ -378,7 +380,7 @@ def _inner_steps(a: Artifact, ax: Any, pref: Cleaning) -> dict[int, tuple[np.nda
         "(f) inner steps, last task preferred, the paper's (c); step alone rescaled",
     )
     ax.legend()
-    return found
+    return curves
 
 
 def _judge_inner_steps(a: Artifact, curves: Mapping[int, tuple[np.ndarray, pd.Series]]) -> None:
@@ -419,9 +421,7 @@ def _notes(a: Artifact, ends: str) -> None:
 
 
 def _table(jobs: dict[str, Cleaning]) -> pd.DataFrame:
-    """1/L on every axis, the losses at the exact y*, test accuracy,
-    and what became of the wrong labels' weights.
-    """
+    """Returns the lines of the table: 1/L, test accuracies, and mean weights of wrong and right labels."""
     rows = []
     for name, job in jobs.items():
         for s in sorted(set(job.rows.weights.argmax(axis=1))):
@@ -516,10 +516,10 @@ def fig11(a: Artifact) -> None:
         # the lead of the task with the largest mean over the one with the second largest, by seed
         second, first = np.argsort(values.mean(axis=0))[-2:]
         ahead[panel] = over_seeds(values[:, first] - values[:, second])
-        named = {f"p = {p:.3g}": value for p, value in zip(job.rates, mean, strict=True)}
+        by_rate = {f"p = {p:.3g}": value for p, value in zip(job.rates, mean, strict=True)}
         away = 100 * float((np.abs(values - mean) / mean).max())
         follows = AllOf(
-            Ordered(named, falling=True, of="mean 1/L", digits=".3f"),
+            Ordered(by_rate, falling=True, of="mean 1/L", digits=".3f"),
             Below(away, 5, of="largest deviation of a seed", unit=" %", digits=".1f"),
         )
         a.check("follows-{S}-{kind}", follows, S=job.S, kind=kind)
@@ -560,9 +560,9 @@ class Setting:
 def _settings(jobs: Mapping[str, Cleaning], factor: float) -> list[Setting]:
     """All that were tried; `factor`: what the paper's weight step is multiplied with.
 
-    Best first, by its own mean 1/L.
+    The best is first, by MoCo's mean 1/L.
     """
-    found = []
+    settings = []
     for job in jobs.values():
         config = job.rows.config
         varied = "weight_step" in job.final
@@ -576,10 +576,10 @@ def _settings(jobs: Mapping[str, Cleaning], factor: float) -> list[Setting]:
             moved = np.abs(job.ends("lambda_", runs) - 1 / job.S).max() if "lambda_1" in job.last else np.nan
             exact = inverse(job.solved("f_", runs))[0]
             planned = job.rows.runs.planned // len(steps)
-            found.append(
+            settings.append(
                 Setting(words, job, runs, planned, *inverse(job.ends("f_", runs)), exact, float(moved))
             )
-    return sorted(found, key=lambda setting: -float(setting.mean.mean()))
+    return sorted(settings, key=lambda setting: -float(setting.mean.mean()))
 
 
 @dataclass(frozen=True)
@@ -598,14 +598,14 @@ class Comparison:
         return np.stack([mean for _, mean, _ in by_preference(self.pref)])
 
     @property
-    def own(self) -> np.ndarray:
-        """On each axis, of the run that prefers it."""
+    def preferred(self) -> np.ndarray:
+        """1/L on each axis, of the run that prefers it."""
         return np.diagonal(self.polygons)
 
     @property
     def narrowest(self) -> Mean:
         """WC-MHGD minus MoCo over seeds, on the axis where that is smallest."""
-        s = int(np.argmin(self.own - self.moco.mean))
+        s = int(np.argmin(self.preferred - self.moco.mean))
         mine = self.pref.last[self.pref.last["preferred"] == s]
         theirs = self.moco.job.last
         theirs = theirs[theirs["run"].isin(self.moco.runs)]
@@ -621,7 +621,7 @@ def fig12(a: Artifact) -> None:
         ONLY: ("moco_01", "moco_05", "moco_1", "moco_inner_01", "moco_inner_05", "moco_inner_1"),
         BOTH: ("moco_gram", "moco_inner_gram"),
     }
-    found = {
+    comparisons = {
         name: Comparison(
             Cleaning(a.jobs["pref" if name == ONLY else "pref_gram"]),
             _settings({job: Cleaning(a.jobs[job]) for job in jobs}, 1.0 if name == ONLY else float(n) ** 2),
@@ -629,7 +629,7 @@ def fig12(a: Artifact) -> None:
         for name, jobs in tried.items()
     }
     fig = st.plt.figure(figsize=(7.0, 4.4), layout="constrained")
-    for k, (name, one) in enumerate(found.items()):
+    for k, (name, one) in enumerate(comparisons.items()):
         low, high, ticks = limits(np.vstack([one.polygons, one.moco.mean]))
         ax = radar_axes(fig, 121 + k, axis_labels(one.pref), low, high, ticks)
         draw_hull(ax, hull(one.polygons), "WC-MHGD, best of five runs on each axis")
@@ -650,12 +650,12 @@ def fig12(a: Artifact) -> None:
     )
     a.figure(fig)
     a.table(
-        pd.DataFrame([line for name, one in found.items() for line in _lines(name, one)]),
+        pd.DataFrame([line for name, one in comparisons.items() for line in _lines(name, one)]),
         given=("rescaled", "method", "setting"),
     )
     a.note("Table: 1/L at (x, y_D), in parentheses at the exact y*(x).")
 
-    _judge_moco(a, found)
+    _judge_moco(a, comparisons)
     a.note(
         "MoCo's parameters are not printed: the best setting by its own mean 1/L is drawn (table: all that "
         "were tried). Where the Gram matrix is rescaled, too, only b_0 = "
@@ -664,10 +664,10 @@ def fig12(a: Artifact) -> None:
     _notes(a, ENDS)
 
 
-def _judge_moco(a: Artifact, found: Mapping[str, Comparison]) -> None:
+def _judge_moco(a: Artifact, comparisons: Mapping[str, Comparison]) -> None:
     checks: dict[str, Check] = {}
-    for name, one in found.items():
-        axes = list(zip(one.pref.rates, one.own, one.moco.mean, strict=True))
+    for name, one in comparisons.items():
+        axes = list(zip(one.pref.rates, one.preferred, one.moco.mean, strict=True))
         larger = Count({f"p = {p:.3g}": x > y for p, x, y in axes}, what="axes")
         values = ", ".join(f"{x:.3f} / {y:.3f}" for _, x, y in axes)
         solved = [inverse(one.pref.solved("f_", one.pref.runs(s)))[0][s] for s in range(one.pref.S)]
@@ -675,25 +675,28 @@ def _judge_moco(a: Artifact, found: Mapping[str, Comparison]) -> None:
         best = max(one.tried, key=lambda setting: float(setting.exact.mean()))
         exact = f"at the exact y*(x) {int((np.array(solved) > best.exact).sum())}"
         checks[name] = larger.also(f"{values} (MoCo with {one.moco.words}); {exact}").provided(
-            np.isfinite(one.own + one.moco.mean).all(), UNFINISHED
+            np.isfinite(one.preferred + one.moco.mean).all(), UNFINISHED
         )
     better = BothReadings(checks)
-    moved = max((one.moved for one in found[ONLY].tried if np.isfinite(one.moved)), default=float("nan"))
-    single = [int(x) for x in (found[ONLY].polygons > found[ONLY].moco.mean).sum(axis=1)]
+    moved = max(
+        (one.moved for one in comparisons[ONLY].tried if np.isfinite(one.moved)), default=float("nan")
+    )
+    single = [int(x) for x in (comparisons[ONLY].polygons > comparisons[ONLY].moco.mean).sum(axis=1)]
+    narrowest = ends({name: one.narrowest for name, one in comparisons.items()}, "+.3f")
     a.claim(
         "better",
         better,
         remark=better.which,
-        interval=f"narrowest axis, {ends({name: one.narrowest for name, one in found.items()}, '+.3f')}",
+        interval=f"narrowest axis, {narrowest}",
         moved=f"{moved:.0e}",
         single=", ".join(map(str, single)),
         axes=len(single),
     )
     still = Below(moved, 1e-3, of="largest distance of a weight from 1/S at the end", digits=".1e")
-    known = sum(np.isfinite(one.moved) for one in found[ONLY].tried)
+    recorded_count = sum(np.isfinite(one.moved) for one in comparisons[ONLY].tried)
     too = (
-        f"recorded in {known} of {len(found[ONLY].tried)} settings; with the Gram matrix rescaled, too: "
-        f"{max(one.moved for one in found[BOTH].tried):.2f}"
+        f"recorded in {recorded_count} of {len(comparisons[ONLY].tried)} settings; with the Gram matrix "
+        f"rescaled, too: {max(one.moved for one in comparisons[BOTH].tried):.2f}"
     )
     recorded = np.isfinite(moved)
     a.check(

@@ -67,8 +67,8 @@ class FewShot(Tasks):
 
 def polygons(job: FewShot, prefix: str = "train_accuracy_") -> tuple[np.ndarray, np.ndarray]:
     """(preferences, S) means and standard errors over seeds; row k prefers task k."""
-    found = [mean_error(job.ends(prefix, job.runs(task))) for task in range(job.S)]
-    return np.stack([m for m, _ in found]), np.stack([e for _, e in found])
+    statistics = [mean_error(job.ends(prefix, job.runs(task))) for task in range(job.S)]
+    return np.stack([m for m, _ in statistics]), np.stack([e for _, e in statistics])
 
 
 def labels(S: int) -> list[str]:
@@ -100,20 +100,21 @@ def _radar(fig: Any, position: Any, pref: FewShot, extreme: FewShot, prefix: str
 
 
 def leads(job: FewShot, prefix: str) -> pd.DataFrame:
-    """Returns, for each recorded step (row) and seed (column), the preferred task's accuracy minus the mean
-    of the others in the same run, mean of all preferences.
+    """Returns the preferred task's lead by recorded step (row) and seed (column), mean over the preferences.
+
+    It is that task's accuracy minus the mean of the others in the same run.
     """
     rows = job.recorded
     F = rows[[f"{prefix}{s + 1}" for s in range(job.S)]].to_numpy(dtype=float)
-    own = F[np.arange(len(F)), rows["preferred"]]
-    found = rows[["step", "seed"]].assign(lead=own - (F.sum(axis=1) - own) / (job.S - 1))
-    return found.pivot_table(index="step", columns="seed", values="lead")
+    preferred = F[np.arange(len(F)), rows["preferred"]]
+    frame = rows[["step", "seed"]].assign(lead=preferred - (F.sum(axis=1) - preferred) / (job.S - 1))
+    return frame.pivot_table(index="step", columns="seed", values="lead")
 
 
 def lead(job: FewShot, prefix: str) -> pd.Series:
     """Returns the lead of each seed after the last step."""
-    found = leads(job, prefix)
-    return found.iloc[-1] if len(found) else pd.Series(dtype=float)
+    by_seed_and_step = leads(job, prefix)
+    return by_seed_and_step.iloc[-1] if len(by_seed_and_step) else pd.Series(dtype=float)
 
 
 def early(job: FewShot) -> int | None:
@@ -150,7 +151,7 @@ def ceiling(pref: FewShot) -> str:
 
 
 def saturation(before: str = "") -> dict[str, Any]:
-    """Returns what `below_ceiling` asks of accuracies, what was seen before, and what would decide."""
+    """Returns the arguments of `below_ceiling`: the limit of accuracies, and words about what decides."""
     return {"ceiling": 100.0, "within": STEP, "unit": " %", "before": f"{before} {ANEW}".strip()}
 
 
@@ -193,30 +194,30 @@ def _judge_extreme(a: Artifact, pref: FewShot, extreme: FewShot, kind: str) -> N
     near, far = (lead(job, KINDS[kind]) for job in (pref, extreme))
     further = change(near, far)
     means = [polygons(job, KINDS[kind])[0] for job in (pref, extreme)]
-    own = [float(np.diagonal(mean).mean()) for mean in means]
+    preferred = [float(np.diagonal(mean).mean()) for mean in means]
     others = [float(mean[~np.eye(len(mean), dtype=bool)].mean()) for mean in means]
     check = SurelyAbove(further, of="lead over the mean of the others with .96 minus that with .8", **SURE)
     values = (
         f"lead {near.mean():.1f} pp with .8, {far.mean():.1f} pp with .96; the preferred task itself "
-        f"{own[0]:.1f} % and {own[1]:.1f} %, the others {others[0]:.1f} % and {others[1]:.1f} %"
+        f"{preferred[0]:.1f} % and {preferred[1]:.1f} %, the others {others[0]:.1f} % and {others[1]:.1f} %"
     )
     cause = (
-        f"From .8 to .96 the preferred task's accuracy changes by {own[1] - own[0]:+.1f} pp and that of the "
-        f"others by {others[1] - others[0]:+.1f} pp."
+        f"From .8 to .96 the preferred task's accuracy changes by {preferred[1] - preferred[0]:+.1f} pp and "
+        f"that of the others by {others[1] - others[0]:+.1f} pp."
     )
-    check = check.also(values).below_ceiling([*own, *others], **saturation(ceiling(pref)))
+    check = check.also(values).below_ceiling([*preferred, *others], **saturation(ceiling(pref)))
     a.claim("extreme-{kind}", check, interval=further.ends("+.1f", " pp"), kind=kind, cause=cause)
 
 
 def _ratios(pref: FewShot, extreme: FewShot) -> list[float]:
     """For each seed: area of the hull over that of the largest polygon, training accuracy."""
     names = [f"train_accuracy_{s + 1}" for s in range(pref.S)]
-    found = []
+    ratios = []
     for seed in sorted(set(pref.last["seed"]) & set(extreme.last["seed"])):
         rows = pd.concat([job.last[job.last["seed"] == seed] for job in (pref, extreme)])
         every = rows[names].to_numpy(dtype=float) / 100
-        found.append(polygon_area(hull(every)) / max(polygon_area(p) for p in every))
-    return found
+        ratios.append(polygon_area(hull(every)) / max(polygon_area(p) for p in every))
+    return ratios
 
 
 @artifact("mobl/fig1")
@@ -243,8 +244,8 @@ def fig1(a: Artifact) -> None:
     a.check("loss", Count(lowest, that="lowest loss", what="axes").also(", ".join(values)))
     apart = {"r = .8": _apart(pref), "r = .96": _apart(extreme)}
     equal = AtMost(apart, BALANCED, of="100 (max / min - 1), the worst run", unit=" %", digits=".2f")
-    known = "Shorter runs are on their way. Decided by scale=paper."
-    a.check("balanced", equal.provided(a.scale == "paper", known))
+    undecided = "Shorter runs are on their way. Decided by scale=paper."
+    a.check("balanced", equal.provided(a.scale == "paper", undecided))
     every = np.vstack([polygons(pref)[0], polygons(extreme)[0]]) / 100
     single = max(polygon_area(p) for p in every)
     covered = polygon_area(hull(every))
@@ -312,8 +313,9 @@ def _draw_areas(
 
 @artifact("mobl/fig2")
 def fig2(a: Artifact) -> None:
-    """Area covered by WC-MHGD's runs, and the polygons of MOML and FORUM (by the exact dual, too, if that job
-    was not left out).
+    """Area covered by WC-MHGD's runs, and the polygons of MOML and FORUM.
+
+    FORUM by the exact dual is drawn, too, if that job was not left out.
     """
     pref = FewShot(a.jobs["pref"])
     extreme = FewShot(a.jobs["extreme"])
@@ -371,23 +373,23 @@ def fig2(a: Artifact) -> None:
 def _excess(other: FewShot, pref: FewShot, extreme: FewShot, prefix: str) -> np.ndarray:
     """For each seed: area of the hull of all runs of WC-MHGD minus that of one run of another method."""
     names = [f"{prefix}{s + 1}" for s in range(pref.S)]
-    found = []
-    for seed, own in other.last.groupby("seed"):
+    differences = []
+    for seed, runs in other.last.groupby("seed"):
         every = pd.concat([job.last[job.last["seed"] == seed] for job in (pref, extreme)])
         if len(every):
             areas = (
-                polygon_area(rows[names].to_numpy(dtype=float).max(axis=0) / 100) for rows in (every, own)
+                polygon_area(rows[names].to_numpy(dtype=float).max(axis=0) / 100) for rows in (every, runs)
             )
-            found.append(next(areas) - next(areas))
-    return np.array(found)
+            differences.append(next(areas) - next(areas))
+    return np.array(differences)
 
 
 def _trade_off_radar(fig: Any, position: Any, job: FewShot) -> None:
     us = sorted(job.rows.final["trade_off"].unique())
-    found = {u: mean_error(job.ends("train_accuracy_", job.runs(trade_off=u))) for u in us}
-    low, high, ticks = limits(np.stack([m for m, _ in found.values()]))
+    statistics = {u: mean_error(job.ends("train_accuracy_", job.runs(trade_off=u))) for u in us}
+    low, high, ticks = limits(np.stack([m for m, _ in statistics.values()]))
     ax = radar_axes(fig, position, labels(job.S), low, high, ticks)
-    for (u, (mean, error)), color in zip(found.items(), U_COLOURS, strict=True):
+    for (u, (mean, error)), color in zip(statistics.items(), U_COLOURS, strict=True):
         draw_polygon(ax, mean, f"$u = {u:g}$", color, error)
 
 
@@ -425,11 +427,11 @@ def fig4(a: Artifact) -> None:
         band(ax, steps, values, f"$D = {job.D}$", color)
         speeds[job.D] = _per_seed(job, np.trapezoid(values, steps, axis=0) / steps[-1], runs)
     dress(ax, "outer step $k$", "mean training accuracy, %", "(c) task 1 preferred", legend="lower right")
-    axes, told = ("(a), (b)", f"{TRADE_OFF} {INNER}") if trade else ("(a)", INNER)
-    st.caption(fig, f"Bars on the axes of {axes} and bands in (c): {error_of(pref)}. {told}")
+    axes, symbols = ("(a), (b)", f"{TRADE_OFF} {INNER}") if trade else ("(a)", INNER)
+    st.caption(fig, f"Bars on the axes of {axes} and bands in (c): {error_of(pref)}. {symbols}")
     a.figure(fig)
-    shown = ("preferred-training", "extreme-training", "preferred-test", "extreme-test", "loss", "covered")
-    a.refer("mobl/fig1", *shown)  # Figure 4a is a copy of Figure 1
+    claims = ("preferred-training", "extreme-training", "preferred-test", "extreme-test", "loss", "covered")
+    a.refer("mobl/fig1", *claims)  # Figure 4a is a copy of Figure 1
     if trade:
         _judge_trade_off(a, trade)
     else:
@@ -491,9 +493,7 @@ def _per_seed(job: FewShot, values: np.ndarray, runs: list[int] | None) -> pd.Se
 
 @artifact("mobl/fig5")
 def fig5(a: Artifact) -> None:
-    """Training and test accuracies of all tasks under each of five preferences; how the lead of the
-    preferred task comes and goes.
-    """
+    """Accuracies of all tasks under each of five preferences; the preferred task's lead over the steps."""
     pref = FewShot(a.jobs["pref"])
     fig, axes = st.panels(2, 2, figsize=(7.0, 5.2))
     for ax, below, (kind, prefix) in zip(*axes, KINDS.items(), strict=True):
@@ -515,16 +515,16 @@ def fig5(a: Artifact) -> None:
         ax.set_ylim(floor, high + 0.08 * (high - floor))  # room for the outlines
         ax.set_yticks([tick for tick in ax.get_yticks() if floor <= tick <= 100.0])
         dress(ax, y=f"{kind} accuracy, %", title=f"({PANEL[kind]})")
-        found = leads(pref, prefix)
+        lead_curves = leads(pref, prefix)
         below.axhline(0.0, color=st.GREY, lw=0.7)
-        band(below, found.index.to_numpy(), found.to_numpy(), None, st.BLACK)
+        band(below, lead_curves.index.to_numpy(), lead_curves.to_numpy(), None, st.BLACK)
         dress(below, "outer step $k$", "lead of the preferred task, pp", f"({LEADS[kind]}, ours) {kind}")
         _judge_nearly_best(a, pref, kind, mean)
         step = early(pref)
-        known = f"No step has a mean training accuracy of {EARLY:g} %. Decided by longer runs."
+        unknown = f"No step has a mean training accuracy of {EARLY:g} %. Decided by longer runs."
         ahead = over_seeds([] if step is None else leads(pref, KINDS[kind]).loc[step].to_numpy())
         check = SurelyAbove(ahead, of=f"lead at step {step}", **SURE)
-        a.check("early-{kind}", check.provided(step is not None, known), kind=kind, early=f"{EARLY:g}")
+        a.check("early-{kind}", check.provided(step is not None, unknown), kind=kind, early=f"{EARLY:g}")
     legend_below(fig, axes[0, 0])
     fig.suptitle(f"{mean_of(pref)}; outlined: the preferred task; bars, bands: one standard error")
     a.figure(fig)
@@ -672,15 +672,16 @@ def undecided_ratio(one: float, other: float, seeds: int) -> str:
 
 
 def carried(train: np.ndarray, test: np.ndarray) -> tuple[int, int]:
-    """In how many seeds (rows) the one task with the highest training accuracy has the highest test accuracy
-    alone, too, and in how many seeds there is one such task in training.
+    """Returns how many seeds (rows) have one best task in training that is also the one best in test.
+
+    The second number is how many seeds have one best task in training.
     """
-    kept = clear = 0
+    same = clear = 0
     for one, other in zip(train, test, strict=True):
         if (one == one.max()).sum() == 1:
             clear += 1
-            kept += int((other == other.max()).sum() == 1 and other.argmax() == one.argmax())
-    return kept, clear
+            same += int((other == other.max()).sum() == 1 and other.argmax() == one.argmax())
+    return same, clear
 
 
 @artifact("mobl/fig8")
@@ -730,14 +731,14 @@ def fig8(a: Artifact) -> None:
 
 
 def _judge_without_preference(a: Artifact, name: str, job: FewShot) -> None:
-    kept, clear = carried(job.ends("train_accuracy_"), job.ends("test_accuracy_"))
+    same, clear = carried(job.ends("train_accuracy_"), job.ends("test_accuracy_"))
     of = "seeds in which the same task leads in training and test"
     than = f"half of the {clear} seeds in which one task leads in training alone ({len(job.last)} seeds)"
     few = (
         "Several tasks share the highest training accuracy in most seeds, so none leads. Decided by longer "
         f"runs on harder data: {a.decides}."
     )
-    differs = AtMost(kept, clear / 2, of=of, than=than, digits="g")
+    differs = AtMost(same, clear / 2, of=of, than=than, digits="g")
     enough = 2 * clear >= len(job.last) > 1
     about: dict[str, Any] = {"rests_on": (name,), "papers": PAPERS[name], "S": job.S}
     a.claim("does-not-carry-{papers}", differs.provided(enough, few), **about)
@@ -756,8 +757,8 @@ def readings(a: Artifact) -> None:
         job = FewShot(a.jobs[name])
         ax.axhline(0.0, color=st.GREY, lw=0.7)
         for (kind, prefix), color in zip(KINDS.items(), (st.BLUE, st.ORANGE), strict=True):
-            found = leads(job, prefix)
-            band(ax, found.index.to_numpy(), found.to_numpy(), kind, color)
+            lead_curves = leads(job, prefix)
+            band(ax, lead_curves.index.to_numpy(), lead_curves.to_numpy(), kind, color)
         title = sizes.replace(", ", ",\n", 1).replace("S_i", "$S_i$").replace("D_i", "$D_i$")
         dress(ax, "outer step $k$", title=title, small=True)
         reached = early(job)

@@ -34,9 +34,10 @@ TRADE_OFF = "$u$: the constant that trades the preference against stationarity."
 
 
 def running_mean(job: JobRows, column: str, runs: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """K (n,) and the mean over k < K of a column (n, runs), of steps that need not all be recorded: between
-    two of them a column is taken to be linear. What a column says of a step, `direction_square` say, is in
-    the row after it; of a point, in its own.
+    """Returns K (n,) and the mean over k < K of a column (n, runs).
+
+    Not all steps need be recorded: between two of them a column is taken to be linear. A measure of a step,
+    such as `direction_square`, is in the row after the step; a measure of a point is in the point's row.
     """
     h = job.history
     if runs is not None:
@@ -66,8 +67,8 @@ def slopes(at: np.ndarray, means: np.ndarray) -> tuple[float, np.ndarray]:
         return float("nan"), np.full(means.shape[1], np.nan)
 
     def of(y: np.ndarray) -> np.ndarray:
-        found: np.ndarray = np.polyfit(np.log(at[late]), np.log(y[late]), 1)[0]
-        return found
+        slope: np.ndarray = np.polyfit(np.log(at[late]), np.log(y[late]), 1)[0]
+        return slope
 
     return float(of(means.mean(axis=1, keepdims=True))[0]), of(means)
 
@@ -89,8 +90,8 @@ def exact_squares(job: JobRows) -> np.ndarray:
             G[..., s, t] = G[..., t, s] = h[f"gram_{s + 1}_{t + 1}"].to_numpy().reshape(R, -1)[:, :-1]
     lam = np.stack([h[f"lambda_{s + 1}"].to_numpy().reshape(R, -1)[:, 1:] for s in range(S)], axis=-1)
     w = lam * job.weights[:, None, :]
-    found: np.ndarray = np.einsum("rks,rkst,rkt->kr", w, G, w)
-    return found
+    squares: np.ndarray = np.einsum("rks,rkst,rkt->kr", w, G, w)
+    return squares
 
 
 # Neighbourhoods are means of |dbar_k|^2, with exact hypergradients, over the last quarter of the steps.
@@ -98,8 +99,8 @@ def exact_squares(job: JobRows) -> np.ndarray:
 # CG's below 3e-6.
 def late_mean(squares: np.ndarray) -> np.ndarray:
     """Mean over the last quarter of the steps, by run."""
-    found: np.ndarray = squares[-max(1, len(squares) // 4) :].mean(axis=0)
-    return found
+    means: np.ndarray = squares[-max(1, len(squares) // 4) :].mean(axis=0)
+    return means
 
 
 def late_words(values: Mapping[Any, np.ndarray], name: str) -> str:
@@ -119,8 +120,8 @@ def finished_squares(job: JobRows) -> np.ndarray:
 def running_squares(squares: np.ndarray) -> np.ndarray:
     """Returns the mean over k < K of (K, runs), averaged over runs, (K,)."""
     k = np.arange(1, len(squares) + 1)
-    found: np.ndarray = (squares.cumsum(axis=0) / k[:, None]).mean(axis=1)
-    return found
+    means: np.ndarray = (squares.cumsum(axis=0) / k[:, None]).mean(axis=1)
+    return means
 
 
 def convexity(job: JobRows) -> tuple[float, float]:
@@ -155,7 +156,7 @@ def theory(a: Artifact) -> None:
     effect = Preferred(job, a.jobs["mgda"])
     largest = max(effect.us)
     chosen = effect.of(effect.final, 1, largest)["run"].to_numpy()
-    shown: dict[str, tuple[str, Any, str, JobRows, Any]] = {
+    series: dict[str, tuple[str, Any, str, JobRows, Any]] = {
         "mgda": ("Algorithm 4, NS", st.BLACK, "-", a.jobs["mgda"], None),
         "falling": ("WC-MHGD, NS, $u_k = 1/(k+1)$", st.BLUE, "-", a.jobs["falling"], None),
         "cg": ("WC-MHGD, CG, $u_k = 1/(k+1)$", st.GREEN, "--", a.jobs["cg"], None),
@@ -163,11 +164,11 @@ def theory(a: Artifact) -> None:
     }
     fig, axes = st.panels(1, 2, figsize=(7.0, 2.9))
     ax = axes[0, 0]
-    for name, (label, color, line, rows, runs) in shown.items():
-        own = rows.final.loc[rows.final["status"] == "done", "run"].to_numpy() if runs is None else runs
-        at, means = running_mean(rows, "direction_square", own)
+    for name, (label, color, line, rows, runs) in series.items():
+        finished = rows.final.loc[rows.final["status"] == "done", "run"].to_numpy() if runs is None else runs
+        at, means = running_mean(rows, "direction_square", finished)
         mean, each = slopes(at, means)
-        least = slopes(*running_mean(rows, "min_norm_square", own))[0]
+        least = slopes(*running_mean(rows, "min_norm_square", finished))[0]
         ax.loglog(at, means.mean(axis=1), color=color, ls=line, label=f"{label}: slope {mean:.2f}")
         if name == "mgda":
             ax.loglog(at, means.mean(axis=1)[0] / at, color=st.GREY, ls=":", lw=0.9, label="$1/K$")
@@ -233,8 +234,8 @@ class Preferred:
     def plain(self) -> pd.Series:
         """Mean values of all objectives without preference."""
         rows = self.plain_rows
-        found: pd.Series = rows.loc[rows["status"] == "done", NAMES].mean()
-        return found
+        means: pd.Series = rows.loc[rows["status"] == "done", NAMES].mean()
+        return means
 
     @property
     def plain_rows(self) -> pd.DataFrame:
@@ -380,9 +381,9 @@ def judge_options(
     inner = {jobs[name].config["oracle"]["inner_steps"]: late[name] for name in ("ns_2", "ns_4", "ns_8")}
     pairs = list(itertools.pairwise(sorted(inner)))
     ratios = {f"from D = {m} to {n}": inner[m].mean() / inner[n].mean() for m, n in pairs}
-    asked = {f"from D = {m} to {n}": (1 - alpha * mu) ** -(n - m) for m, n in pairs}
+    bounds = {f"from D = {m} to {n}": (1 - alpha * mu) ** -(n - m) for m, n in pairs}
     of = "how many times smaller the mean of |dbar_k|^2 over the last quarter becomes"
-    check = AtLeast(ratios, asked, of=of, than="bound", digits=".1f")
+    check = AtLeast(ratios, bounds, of=of, than="bound", digits=".1f")
     a.claim("neighbourhood-ns", check.also(late_words(inner, "D")))
     D = jobs["cg_1"].config["oracle"]["inner_steps"]
     levels = {f"N = {n}": late[f"cg_{n}"].mean() for n in (1, 6)}
@@ -468,9 +469,9 @@ def judge_samples(
     eta = float(a.jobs["q_1"].config["oracle"]["neumann_step"])
     few, more = sorted(terms)[:2]
     fall = late[terms[few]].mean() / late[terms[more]].mean()
-    asked = (1 - eta * convexity(a.jobs["q_1"])[0]) ** (-2 * 0.8 * (more - few))
+    bound = (1 - eta * convexity(a.jobs["q_1"])[0]) ** (-2 * 0.8 * (more - few))
     of = f"mean of |dbar_k|^2 over the last quarter with Q = {few} over that with Q = {more}"
-    check = AtLeast(fall, asked, of=of, digits=".1f").because(
+    check = AtLeast(fall, bound, of=of, digits=".1f").because(
         "the exponent within a fifth: other errors stay"
     )
     a.claim("terms", check.also(late_words({q: late[n] for q, n in terms.items()}, "Q")))

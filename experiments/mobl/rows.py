@@ -23,8 +23,9 @@ HULL = 1.1  # a hull contains every polygon: how much larger than the largest it
 
 @dataclass(frozen=True)
 class Tasks(ABC):
-    """One job with S tasks as objectives; runs that did not finish are in no mean,
-    and values of no runs at all are NaN.
+    """One job with S tasks as objectives.
+
+    Runs that did not finish are in no mean, and values of no runs at all are NaN.
     """
 
     rows: JobRows
@@ -89,8 +90,8 @@ class Tasks(ABC):
 
     def _tasks(self, rows: pd.DataFrame, prefix: str, runs: Sequence[int] | None) -> np.ndarray:
         chosen = rows if runs is None else rows[rows["run"].isin(runs)]
-        found = chosen[[f"{prefix}{s + 1}" for s in range(self.S)]].to_numpy(dtype=float)
-        return found if len(found) else np.full((1, self.S), np.nan)
+        values = chosen[[f"{prefix}{s + 1}" for s in range(self.S)]].to_numpy(dtype=float)
+        return values if len(values) else np.full((1, self.S), np.nan)
 
 
 def mean_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -133,9 +133,9 @@ class Scenario:
         name, output = (COLUMNS | LAST)[column]
         return self.jobs[self.job(column) or name], output
 
-    def names(self, *shown: str) -> set[str]:
-        """Returns the artifact's names of the jobs of these columns (none given: all of the scenario's)."""
-        return {f"{self.key}_{name}" for name in (map(self.job, shown) if shown else self.jobs)}
+    def names(self, *column_names: str) -> set[str]:
+        """Returns the artifact's names of the jobs of these columns; without columns, of all the jobs."""
+        return {f"{self.key}_{name}" for name in (map(self.job, column_names) if column_names else self.jobs)}
 
     def borrowed(self, column: str) -> bool:
         """True if AdaOMD is read off a trajectory with another lambda step than its winner of Table 1."""
@@ -208,9 +208,10 @@ class Scenario:
         return self.printed(one, metric)[0] - self.printed(other, metric)[0]
 
     def rounds_alone(self, column: str) -> tuple[pd.Series, bool]:
-        """In which recorded rounds, by seed and step, an adaptive average has exactly the last iterate's
-        values of all objectives and metrics; and whether the one after round T has those of theta^(T) for
-        every seed.
+        """Returns the recorded rounds in which an adaptive average has exactly the last iterate's values.
+
+        They are by seed and step, of all objectives and metrics. The second value says whether the average
+        after round T has the values of theta^(T) for every seed.
         """
         job, output = self.source(column)
         rows = job.history
@@ -245,7 +246,7 @@ def as_published(column: str) -> str:
     return last if last in LAST else column
 
 
-def scenarios(a: Artifact) -> list[Scenario]:
+def scenarios_of(a: Artifact) -> list[Scenario]:
     """Returns the scenarios of an artifact's jobs, in the paper's order."""
     out = []
     for key in SCENARIOS:
@@ -255,25 +256,25 @@ def scenarios(a: Artifact) -> list[Scenario]:
     return out
 
 
-def whole(check: Check, shown: Sequence[Scenario], keys: Sequence[str] = tuple(SCENARIOS)) -> Check:
+def whole(check: Check, scenarios: Sequence[Scenario], keys: Sequence[str] = tuple(SCENARIOS)) -> Check:
     """Returns a check of several scenarios; undecided where some of them were left out (`artifact.only`)."""
-    missing = [SCENARIOS[key] for key in keys if key not in {s.key for s in shown}]
+    missing = [SCENARIOS[key] for key in keys if key not in {s.key for s in scenarios}]
     why = f"It concerns {len(keys)} scenarios, of which {', '.join(missing)} were not run."
     return check.provided(not missing, why)
 
 
-def fewest(shown: Sequence[Scenario]) -> str:
+def fewest(scenarios: Sequence[Scenario]) -> str:
     """In place of an interval, of what concerns several scenarios."""
-    return min(shown, key=lambda s: s.seeds).alone
+    return min(scenarios, key=lambda s: s.seeds).alone
 
 
-def means(shown: Sequence[Scenario]) -> pd.DataFrame:
+def means(scenarios: Sequence[Scenario]) -> pd.DataFrame:
     """Returns mean ± population standard deviation over seeds beside what is published.
 
     Two significant digits of the deviation; none of fewer than five seeds.
     """
     lines = []
-    for s in shown:
+    for s in scenarios:
         for column in filter(s.has, [*COLUMNS, *LAST]):
             line: dict[str, Any] = {"scenario": s.titled, "method": column}
             for metric in METRICS:
@@ -293,14 +294,14 @@ def ours(values: np.ndarray) -> str:
     return tables.spread(float(values.mean()), float(values.std()), len(values))
 
 
-def by_method(shown: Sequence[Scenario]) -> tuple[pd.DataFrame, set[tables.Cell]]:
+def by_method(scenarios: Sequence[Scenario]) -> tuple[pd.DataFrame, set[tables.Cell]]:
     """Returns Table 2 in the paper's layout: methods as columns, ours and in brackets what is published.
 
-    The second is which cells are in bold type: the best of each row, and those that are written like it.
+    The second value is the cells in bold type: the best of each row, and cells that are written like it.
     """
     lines: list[dict[str, Any]] = []
     best: set[tables.Cell] = set()
-    for s in shown:
+    for s in scenarios:
         columns = [c for c in [*COLUMNS, *LAST] if s.has(c)]
         for metric in METRICS:
             line = {"scenario": s.titled, "metric": WRITTEN[metric]}
@@ -317,20 +318,20 @@ def by_method(shown: Sequence[Scenario]) -> tuple[pd.DataFrame, set[tables.Cell]
     return pd.DataFrame(lines).fillna("–"), best
 
 
-def most_cells(found: Mapping[str, bool], what: str, close: str) -> Check:
+def most_cells(near: Mapping[str, bool], what: str, close: str) -> Check:
     """Checks that at least 80 % of the cells are close to the printed ones."""
-    return Count(found, math.ceil(0.8 * len(found)), what=what).because(f"80 % of the cells; {close}")
+    return Count(near, math.ceil(0.8 * len(near)), what=what).because(f"80 % of the cells; {close}")
 
 
-def notes(a: Artifact, shown: Sequence[Scenario]) -> None:
+def notes(a: Artifact, scenarios: Sequence[Scenario]) -> None:
     """Says what a reader must know about data and scale."""
-    words = dict.fromkeys(f"{s.name.split()[0]}: {s.data}" for s in shown)
+    words = dict.fromkeys(f"{s.name.split()[0]}: {s.data}" for s in scenarios)
     if not a.on_papers_data():
-        rounds = {s.name.split()[0]: s.jobs["ls"].config["steps"] for s in shown}
+        rounds = {s.name.split()[0]: s.jobs["ls"].config["steps"] for s in scenarios}
         said = ", ".join(f"{data} {steps}" for data, steps in rounds.items())
         a.note(
             f"Not the paper's data or scale. In place of {'; '.join(words)}. Rounds: {said}; "
-            f"{shown[0].span}. The paper's setting: scale=paper data=mnist."
+            f"{scenarios[0].span}. The paper's setting: scale=paper data=mnist."
         )
     a.note(
         "The weights 1/10 of the preference are absorbed in the server's step, so that weights of clients "

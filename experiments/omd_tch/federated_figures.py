@@ -32,7 +32,7 @@ from .federated import (
     most_cells,
     note_last_iterate,
     notes,
-    scenarios,
+    scenarios_of,
     whole,
 )  # fmt: skip
 from .statements import cells, fairer_in_rotation, judge, of_curves, of_means, refer, stored
@@ -96,14 +96,14 @@ SHORTER = (
 )
 
 
-def marks_of_boxes(ax: Any, shown: Sequence[Scenario]) -> tuple[list[Any], list[str]]:
+def marks_of_boxes(ax: Any, scenarios: Sequence[Scenario]) -> tuple[list[Any], list[str]]:
     """Returns handles and labels for a legend of what `boxes` draws of few or of many seeds."""
     grey = {"color": st.GREY, "ls": "none"}
     (seed,) = ax.plot([], [], "o", ms=3.4, mec="white", mew=0.3, **grey)
     (median,) = ax.plot([], [], "|", ms=9, mew=1.6, **grey)
     handles = [seed, median]
     labels = ["one seed", "short bar: median of the seeds"]
-    if max(s.seeds for s in shown) >= st.FEWEST:
+    if max(s.seeds for s in scenarios) >= st.FEWEST:
         handles.append(ax.fill_between([], [], [], color=st.GREY, alpha=0.3, lw=0))
         labels.append("quartiles")
     return handles, labels
@@ -118,12 +118,10 @@ def title_of_row(row: Any, words: str) -> None:
 
 @artifact("omd_tch/fig3")
 def fig3(a: Artifact) -> None:
-    """Rotation: losses of the worst client for one seed, accuracy against parity,
-    all methods over the seeds.
-    """
-    shown = scenarios(a)
-    fig, axes = st.panels(2 * len(shown), 3, figsize=(7.0, 4.2 * len(shown)))
-    for k, s in enumerate(shown):
+    """Rotation: the worst client's losses for one seed, accuracy against parity, all methods over seeds."""
+    scenarios = scenarios_of(a)
+    fig, axes = st.panels(2 * len(scenarios), 3, figsize=(7.0, 4.2 * len(scenarios)))
+    for k, s in enumerate(scenarios):
         curves, scatter, empty = axes[k]
         draw_curves(curves, s, LOSS, s.first_seed, "worst client's training loss")
         dress(curves, title=f"({'ac'[k]}) {s.titled}, seed {s.first_seed}")
@@ -133,32 +131,32 @@ def fig3(a: Artifact) -> None:
         handles, names = curves.get_legend_handles_labels()
         marks, words = scatter.get_legend_handles_labels()
         empty.legend(handles + marks[len(names) :], names + words[len(names) :], loc="center")
-        row = axes[len(shown) + k]
+        row = axes[len(scenarios) + k]
         for ax, metric in zip(row, METRICS, strict=True):
             draw_boxes(ax, s, metric, metric == ACCURACY)
         title_of_row(row, f"({'ef'[k]}) {s.titled}, {s.span}, all methods")
-    fig.legend(*marks_of_boxes(axes[len(shown), 0], shown), loc="outside lower center", ncols=3)
+    fig.legend(*marks_of_boxes(axes[len(scenarios), 0], scenarios), loc="outside lower center", ncols=3)
     st.caption(fig, f"(a) to (d) are the paper's panels. {ROTATION} {NAMES} {SHORTER}")
     a.figure(fig)
-    a.table(means(shown))
-    for s in shown:
+    a.table(means(scenarios))
+    for s in scenarios:
         if s.key == "mr":
             refer(a, "omd_tch/fig3a", s, [*of_curves(s), *of_means(s)])
         else:
             judge(a, s, of_curves(s))
             refer(a, "omd_tch/table2", s, of_means(s))
-    notes(a, shown)
+    notes(a, scenarios)
 
 
 @artifact("omd_tch/fig3a")
 def fig3a(a: Artifact) -> None:
     """MNIST Rotation: trajectories of Figure 3a for one seed, and Table 2's columns."""
-    (s,) = scenarios(a)
+    (s,) = scenarios_of(a)
     fig, axes = st.panels(1, 3, figsize=(7.0, 2.8))
     draw_curves(axes[0, 0], s, LOSS, s.first_seed, "worst client's training loss")
     draw_curves(axes[0, 1], s, METRICS["agnostic loss"], s.first_seed, "worst client's test loss")
     for ax, name in ((axes[0, 0], LOSS), (axes[0, 1], METRICS["agnostic loss"])):
-        # the last iterates of AdaOMDgd's trajectory, which its average is to be told from
+        # the last iterates of AdaOMDgd's trajectory, to be compared with its average
         rounds, values = s.curve("last iterate of AdaOMDgd-TCH", name, s.first_seed)
         label = "last iterate of AdaOMDgd"
         ax.plot(rounds, values, ls=(0, (1, 2)), color=st.BLACK, lw=2.0, label=label, zorder=5)
@@ -197,18 +195,18 @@ def fig3a(a: Artifact) -> None:
 @artifact("omd_tch/fig5")
 def fig5(a: Artifact) -> None:
     """Losses of the worst client, training and test, mean over seeds."""
-    shown = scenarios(a)
-    across = min(3, len(shown))
-    blocks = -(-len(shown) // across)
+    scenarios = scenarios_of(a)
+    across = min(3, len(scenarios))
+    blocks = -(-len(scenarios) // across)
     fig, axes = st.panels(2 * blocks, across, figsize=(2.333 * across, 3.9 * blocks))
     losses = {"training": LOSS, "test": METRICS["agnostic loss"]}
-    for k, s in enumerate(shown):
+    for k, s in enumerate(scenarios):
         title = f"{s.titled}, {s.span if s.seeds == 1 else f'mean of {s.span}'}"
         for row, (label, name) in enumerate(losses.items()):
             ax = axes[2 * (k // across) + row, k % across]
             draw_curves(ax, s, name, None, f"worst client's {label} loss" if k % across == 0 else "")
             dress(ax, "round" if row else "", title="" if row else title)
-    for k in range(len(shown), across * blocks):
+    for k in range(len(scenarios), across * blocks):
         for row in (0, 1):
             axes[2 * (k // across) + row, k % across].set_axis_off()
     legend_below(fig, axes[0, 0])
@@ -216,12 +214,16 @@ def fig5(a: Artifact) -> None:
     a.figure(fig)
     for label, name in losses.items():
         for kind in PAIRS:
-            below = {s.name: below_late(s, kind, name) for s in shown}
+            below = {s.name: below_late(s, kind, name) for s in scenarios}
             check = Count(below, at_least=5, that="below", what="scenarios", of=len(SCENARIOS))
             a.claim(
-                "below-{label}-{kind}", whole(check, shown), interval=fewest(shown), label=label, kind=kind
+                "below-{label}-{kind}",
+                whole(check, scenarios),
+                interval=fewest(scenarios),
+                label=label,
+                kind=kind,
             )
-    notes(a, shown)
+    notes(a, scenarios)
 
 
 def below_late(s: Scenario, kind: str, name: str) -> bool:
@@ -234,55 +236,55 @@ def below_late(s: Scenario, kind: str, name: str) -> bool:
 @artifact("omd_tch/fig6")
 def fig6(a: Artifact) -> None:
     """Average accuracy against accuracy parity."""
-    shown = scenarios(a)
-    across = min(3, len(shown))
-    fig, axes = st.panels(-(-len(shown) // across), across, size=2.333)
-    for ax in axes.flat[len(shown) :]:
+    scenarios = scenarios_of(a)
+    across = min(3, len(scenarios))
+    fig, axes = st.panels(-(-len(scenarios) // across), across, size=2.333)
+    for ax in axes.flat[len(scenarios) :]:
         ax.set_axis_off()
-    for ax, s in zip(axes.flat, shown, strict=False):
+    for ax, s in zip(axes.flat, scenarios, strict=False):
         draw_scatter(ax, s)
         dress(ax, title=f"{s.titled}, {s.span}")
     legend_below(fig, axes[0, 0])
     st.caption(fig, f"{ROTATION} {CLASSES}")
     a.figure(fig)
-    a.table(means(shown))
-    for s in shown:
+    a.table(means(scenarios))
+    for s in scenarios:
         refer(a, "omd_tch/fig3a" if s.key == "mr" else "omd_tch/table2", s, of_means(s))
-    found = {
+    smaller = {
         f"{s.name} {kind} {metric}": s.mean(plain, metric) < s.mean(FED, metric)
-        for s in shown
+        for s in scenarios
         for kind, (plain, _) in PAIRS.items()
         for metric in FAIRNESS
     }
     what = "(scenario, mirror map, fairness metric)"
     total = len(SCENARIOS) * len(PAIRS) * len(FAIRNESS)
-    check = Count(found, total // 2 + 1, that="smaller", what=what, of=total)
-    rests_on = set().union(*(s.names(FED, *(plain for plain, _ in PAIRS.values())) for s in shown))
+    check = Count(smaller, total // 2 + 1, that="smaller", what=what, of=total)
+    rests_on = set().union(*(s.names(FED, *(plain for plain, _ in PAIRS.values())) for s in scenarios))
     said = check.because("more than half; agnostic loss or accuracy parity, means over seeds")
     a.claim(
         "fairer",
-        whole(said, shown),
-        interval=fewest(shown),
+        whole(said, scenarios),
+        interval=fewest(scenarios),
         rests_on=rests_on,
     )
-    notes(a, shown)
+    notes(a, scenarios)
 
 
 @artifact("omd_tch/fig7")
 def fig7(a: Artifact) -> None:
     """All methods over the seeds: three metrics, six scenarios."""
-    shown = scenarios(a)
-    fig, axes = st.panels(len(shown), 3, figsize=(7.0, 1.62 * len(shown) + 0.3))
-    for s, row in zip(shown, axes, strict=True):
+    scenarios = scenarios_of(a)
+    fig, axes = st.panels(len(scenarios), 3, figsize=(7.0, 1.62 * len(scenarios) + 0.3))
+    for s, row in zip(scenarios, axes, strict=True):
         for ax, metric in zip(row, METRICS, strict=True):
             draw_boxes(ax, s, metric, metric == ACCURACY)
-            dress(ax, x=None if s is shown[-1] else "")
+            dress(ax, x=None if s is scenarios[-1] else "")
         title_of_row(row, f"{s.titled}, {s.span}")
-    fig.legend(*marks_of_boxes(axes[0, 0], shown), loc="outside lower center", ncols=3)
+    fig.legend(*marks_of_boxes(axes[0, 0], scenarios), loc="outside lower center", ncols=3)
     st.caption(fig, f"{ROTATION} {CLASSES} {NAMES}")
     a.figure(fig)
     near = {}
-    mnist = [s for s in shown if s.on_mnist]
+    mnist = [s for s in scenarios if s.on_mnist]
     for s in mnist:
         for metric in METRICS:
             for column in COLUMNS:
@@ -299,7 +301,7 @@ def fig7(a: Artifact) -> None:
     a.claim(
         "medians",
         whole(check.provided(few >= st.FEWEST, why), mnist, MNIST),
-        interval=fewest(shown),
+        interval=fewest(scenarios),
         rests_on=set().union(*(s.names() for s in mnist)),
     )
-    notes(a, shown)
+    notes(a, scenarios)

@@ -23,7 +23,7 @@ CORNER = (1.0, 1.0)  # the reference point
 # deviation of three, as printed, is the standard error of the difference of two such means.
 WIDTH = 4.3
 LEAST = 0.0005  # a deviation that is printed as 0.000
-MOST = 0.03  # a tenth of what ten solutions on the front reach: a wider tolerance asks for nothing
+MOST = 0.03  # a tenth of what ten solutions on the front reach: with a wider tolerance nothing can fail
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ OURS = {  # further rows of the table
 
 
 def parts(a: Artifact, job: str) -> list[JobRows]:
-    """Returns the job of this name, or those of the single preferences."""
+    """Returns the job of this name, or the jobs of the single preferences."""
     return [a.jobs[job]] if job in a.jobs else [a.jobs[f"{job}_w{k}"] for k in range(10)]
 
 
@@ -91,14 +91,14 @@ def volumes(jobs: Sequence[JobRows], output: str) -> np.ndarray:
 
     A seed of which a run was lost has none (NaN): fewer solutions have a smaller hypervolume.
     """
-    found: dict[int, list[np.ndarray]] = {}
+    by_seed: dict[int, list[np.ndarray]] = {}
     for job in jobs:
         rows = job.final[job.final["output"] == output].reset_index(drop=True)
         problem = VLMOP2(n=int(job.config["problem"]["n"]))
         F = problem.values(torch.from_numpy(job.solutions[output])).numpy()
         for seed, good, f in zip(rows["seed"], rows["status"] == "done", F, strict=True):
-            found.setdefault(int(seed), []).append(f if good else np.full(2, np.nan))
-    sets = [np.stack(points) for _, points in sorted(found.items())]
+            by_seed.setdefault(int(seed), []).append(f if good else np.full(2, np.nan))
+    sets = [np.stack(points) for _, points in sorted(by_seed.items())]
     return np.array([hypervolume(F, CORNER) if np.isfinite(F).all() else np.nan for F in sets])
 
 
@@ -149,8 +149,8 @@ def judge(a: Artifact, key: str, m: Method, mean: float, std: float, values: np.
     """
     by = tolerance(std)
     check = Within(Mean(values, least=3), mean, by, to="listed", of="hypervolume", digits=".4f")
-    asked = f"{WIDTH:g} printed deviations" if by < MOST else "a tenth of what solutions on the front reach"
-    check = check.partial_at_best(bool(m.other)).because(asked)
+    width = f"{WIDTH:g} printed deviations" if by < MOST else "a tenth of what solutions on the front reach"
+    check = check.partial_at_best(bool(m.other)).because(width)
     if m.other:
         check = check.provided(check.holds is not False, f"{m.other} This is the method of its paper.")
     rests_on = [m.job] if m.job in a.jobs else [name for name in a.jobs if name.startswith(f"{m.job}_w")]

@@ -61,14 +61,14 @@ def parity() -> str:
 def lowest() -> str:
     """Returns which method has the smallest training loss of the worst client in each scenario."""
     rows = part("train").where(metric=AGNOSTIC)
-    found = []
+    winners = []
     for scenario in SCENARIOS.values():
         values = rows.numbers("column", row=scenario)
         best = min(values, key=lambda c: values[c])
-        found.append(f"{best} in {scenario} ({values[best]:.3f})")
+        winners.append(f"{best} in {scenario} ({values[best]:.3f})")
     return (
         "The smallest training loss of the worst client, by which Table 1 selects, is that of "
-        f"{', '.join(found)}."
+        f"{', '.join(winners)}."
     )
 
 

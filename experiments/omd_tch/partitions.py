@@ -13,7 +13,7 @@ from mobench.data.images import CLASSES, Images
 from mobench.jobs.targets import instantiate
 from mobench.problems import FederatedImages
 
-from .federated import Scenario, scenarios
+from .federated import Scenario, scenarios_of
 
 ROW = 0.24  # inches
 LARGEST_SHARE = 0.6  # of the largest count: from here on the ground is dark and numbers are white
@@ -55,12 +55,14 @@ def class_counts_figure(base: Images, splits: Mapping[str, Clients], seed: int, 
 @artifact("omd_tch/partitions")
 def partitions(a: Artifact) -> None:
     """Images of each class at each client (ours)."""
-    shown = scenarios(a)
-    problems = {s.key: instantiate(s.jobs["ls"].config["problem"], "problem") for s in shown}
-    first = int(shown[0].jobs["ls"].config["seeds"][0])
-    drawn = {s.titled: problems[s.key].split_of(first) for s in shown if s.on_mnist == shown[0].on_mnist}
-    a.figure(class_counts_figure(problems[shown[0].key].images, drawn, first))
-    lines = [line(s, int(seed), problems[s.key]) for s in shown for seed in s.jobs["ls"].config["seeds"]]
+    scenarios = scenarios_of(a)
+    problems = {s.key: instantiate(s.jobs["ls"].config["problem"], "problem") for s in scenarios}
+    first = int(scenarios[0].jobs["ls"].config["seeds"][0])
+    drawn = {
+        s.titled: problems[s.key].split_of(first) for s in scenarios if s.on_mnist == scenarios[0].on_mnist
+    }
+    a.figure(class_counts_figure(problems[scenarios[0].key].images, drawn, first))
+    lines = [line(s, int(seed), problems[s.key]) for s in scenarios for seed in s.jobs["ls"].config["seeds"]]
     a.table(lines)
     here, runs = (
         {f"{x['scenario']}, seed {x['seed']}": x[name] for x in lines}

@@ -10,7 +10,7 @@ from mobench.artifacts import Artifact, RunCount, artifact
 from mobench.artifacts.checks import Count
 from mobench.artifacts.published import published
 
-from .federated import LOSS, Scenario, notes, scenarios
+from .federated import LOSS, Scenario, notes, scenarios_of
 
 
 class Grid(NamedTuple):
@@ -94,23 +94,23 @@ def by_scenario(lines: list[dict[str, Any]]) -> dict[str, Any]:
 @artifact("omd_tch/table1")
 def table1(a: Artifact) -> None:
     """The paper's rule on its grids: smallest final training loss of the worst client, mean over seeds."""
-    shown = scenarios(a)
-    lines = [chosen(s, row) for row in GRIDS for s in shown]
+    scenarios = scenarios_of(a)
+    lines = [chosen(s, row) for row in GRIDS for s in scenarios]
     a.table([by_scenario([line for line in lines if line["method"] == row]) for row in GRIDS])
     a.note(
         "Cells: the value that the rule chooses here; in square brackets the published one where it is "
         "another, and how much larger its score is."
     )
-    for s in shown:
+    for s in scenarios:
         agree = {line["method"]: line["agrees"] == "yes" for line in lines if line["scenario"] == s.titled}
-        asked = (
+        criterion = (
             "each within one step of the grid (FedFV: the printed pair), or the published value scores "
             "within 3 % of the best"
         )
-        check = Count(agree).because(asked)
+        check = Count(agree).because(criterion)
         a.claim("{key}-selection", check, interval=s.alone, rests_on=s.names(), key=s.key, name=s.name)
     a.note(
         "Score: largest training loss of a client after the last round, mean over seeds. The grid of a "
         "method is one batch (`vary`); OMD and AdaOMD read their rows from the same trajectories."
     )
-    notes(a, shown)
+    notes(a, scenarios)

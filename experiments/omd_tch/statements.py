@@ -44,7 +44,7 @@ class Statement:
     Args:
         id: as claims.yaml writes it, such as "m{setting}-accuracy-{kind}".
         kind: the mirror map, or what else ends the id.
-        check: what was measured, and what is asked.
+        check: the measured values with their criterion.
         shown: the columns that it compares.
         metric: of which the difference of these two columns has an interval; None: it is not of one number.
         adaptive: the adaptive average on whose account it is made.
@@ -79,8 +79,10 @@ def judge(a: Artifact, s: Scenario, statements: Sequence[Statement]) -> None:
 
 
 def scatter(s: Scenario, x: Statement) -> str:
-    """Says how far single seeds scatter in print, where fewer than the paper's were run and the printed
-    difference is within two standard deviations of theirs.
+    """Says how far single seeds scatter in print, where that may explain a difference.
+
+    It may where fewer than the paper's seeds were run and the printed difference is within two of the printed
+    standard deviations.
     """
     if s.seeds >= SEEDS or x.metric is None:
         return ""
@@ -118,15 +120,16 @@ def refer(a: Artifact, artifact: str, s: Scenario, statements: Sequence[Statemen
     a.refer(artifact, *(x.id.format(kind=x.kind, **s.words) for x in statements), *more)
 
 
-def borrowed(s: Scenario, shown: Sequence[str]) -> str:
+def borrowed(s: Scenario, compared: Sequence[str]) -> str:
     """Says which adaptive average has another step than the paper's."""
-    named = " and ".join(column for column in shown if s.borrowed(column))
-    return f"{named} with OMD's lambda step, not with the winner of its own in Table 1." if named else ""
+    columns = " and ".join(column for column in compared if s.borrowed(column))
+    return f"{columns} with OMD's lambda step, not with the winner of its own in Table 1." if columns else ""
 
 
 def same_as_last(s: Scenario, column: str) -> str:
-    """Says how often the adaptive average is the last iterate, if that is in most rounds: all that the
-    statement then supports.
+    """Says how often the adaptive average is the last iterate, if it is so in most rounds.
+
+    Then the statement is about the last iterate, not about the adaptive weights.
     """
     same, end = s.rounds_alone(column)
     alone = rounds_alone(s, column)
@@ -157,9 +160,7 @@ def rounds_alone(s: Scenario, column: str) -> dict[str, bool]:
 
 
 def of_curves(s: Scenario) -> list[Statement]:
-    """Returns what Figure 3a (or 3c) shows of the training loss of the worst client, for the first seed, as
-    the panel draws it.
-    """
+    """Returns the statements about Figure 3a (or 3c), the worst client's training loss of the first seed."""
     curves = {c: s.curve(c, LOSS, s.first_seed) for c in COMPARED}
     return [x for kind in PAIRS for x in of_pair_of_curves(s, kind, curves)]
 
@@ -180,7 +181,7 @@ def of_pair_of_curves(
     oscillates = bends.also(f"ratio {bend[0] / bend[1]:.1f}")
     lower = AllOf(below, Below(other[-1], ls[-1], than="LS's", **of))
     falls = Share(late < 0, 0.9, that="it falls", what="rounds", digits=1)
-    found: dict[str, tuple[Check, tuple[str, ...]]] = {
+    checks: dict[str, tuple[Check, tuple[str, ...]]] = {
         "m{setting}-lower-{kind}": (lower, (FED, plain, ada)),
         "m{setting}-area-{kind}": (Below(*area, of="area under AdaOMD's curve", than="OMD's"), (plain, ada)),
         "m{setting}-falls-{kind}": (falls, (ada,)),
@@ -191,7 +192,7 @@ def of_pair_of_curves(
     words = {"seed": s.first_seed}
     return [
         Statement(id, kind, *x, adaptive=ada if plain in x[1] else None, words=words)
-        for id, x in found.items()
+        for id, x in checks.items()
         if id[0] == s.key[0]
     ]
 
@@ -240,7 +241,7 @@ def of_accuracy(
     adaptive: str | None = None,
     **words: Any,
 ) -> Statement:
-    """Returns a statement whose interval and printed difference are those of two columns' accuracies."""
+    """Returns a statement about the difference of two columns' accuracies."""
     words = {"panel": panel(s), "printed": s.printed_gap(one, other, ACCURACY)} | words
     return Statement(id, kind, check, (one, other), ACCURACY, adaptive, words)
 
@@ -296,7 +297,7 @@ def of_cifar(s: Scenario, kind: str) -> list[Statement]:
     as_good = AllOf(as_accurate(s, ada, FED, 3.0), smaller(s, ada, FED, PARITY))
     loss = s.printed_gap(ada, plain, AGNOSTIC)
     parity = s.printed_gap(ada, FED, PARITY)
-    found = [
+    statements = [
         of_accuracy(s, "c{setting}-accuracy-{kind}", kind, ada, plain, better, ada, agnostic=loss),
         of_accuracy(s, "c{setting}-fedavg-{kind}", kind, ada, FED, as_good, parity=parity),
     ]
@@ -305,18 +306,22 @@ def of_cifar(s: Scenario, kind: str) -> list[Statement]:
         gap = s.gap(ada, plain, PARITY)
         check = AllOf(Above(gap, 0.0, **of), AtMost(gap, 2.0, **of))
         words = {"panel": panel(s), "printed": s.printed_gap(ada, plain, PARITY)}
-        found.append(Statement("c{setting}-parity-{kind}", kind, check, (ada, plain), PARITY, words=words))
-    return found
+        statements.append(
+            Statement("c{setting}-parity-{kind}", kind, check, (ada, plain), PARITY, words=words)
+        )
+    return statements
 
 
 def fairer_in_rotation(s: Scenario) -> list[Statement]:
     """Returns the text's sentence on OMD-TCH and FedAvg where Figure 3b shows it."""
-    found = []
+    statements = []
     for kind, (plain, _) in PAIRS.items():
         check = AllOf(smaller(s, plain, FED, AGNOSTIC), smaller(s, plain, FED, PARITY))
         words = {"agnostic": s.printed_gap(plain, FED, AGNOSTIC), "parity": s.printed_gap(plain, FED, PARITY)}
-        found.append(Statement("m{setting}-fairer-{kind}", kind, check, (plain, FED), PARITY, words=words))
-    return found
+        statements.append(
+            Statement("m{setting}-fairer-{kind}", kind, check, (plain, FED), PARITY, words=words)
+        )
+    return statements
 
 
 # of one scenario, but not of its means
@@ -324,12 +329,14 @@ def fairer_in_rotation(s: Scenario) -> list[Statement]:
 
 def stored(s: Scenario) -> list[Statement]:
     """Returns how much Algorithm 2 stores: one iterate where the average has the last iterate's values."""
-    found = []
+    statements = []
     for kind, (_, ada) in PAIRS.items():
         alone = rounds_alone(s, ada)
         check = Count(alone, len(alone) // 2 + 1, that="the average is one iterate", what="recorded rounds")
-        found.append(Statement("m{setting}-stored-{kind}", kind, check.because("more than half"), (ada,)))
-    return found
+        statements.append(
+            Statement("m{setting}-stored-{kind}", kind, check.because("more than half"), (ada,))
+        )
+    return statements
 
 
 TESTED = "Tested by omd_tch/other_seeds: FedAvg with three other partitions."
@@ -352,19 +359,20 @@ def one_sided(missed: Mapping[str, Sequence[bool]]) -> str:
 
 
 def cells(a: Artifact, s: Scenario, chosen: Sequence[str], id: str) -> None:
-    """Judges the cells of some columns: within 1.5 printed standard deviations for a mean of ten seeds,
-    within three for fewer.
+    """Judges how many cells of some columns are close to the printed ones.
+
+    Close is within 1.5 printed standard deviations for a mean of ten seeds, within three for fewer.
 
     The published cells of AdaOMD are compared with the last iterate, which they are of (see `as_published`);
     how many of them the adaptive average meets is said beside it.
     """
     ten = s.seeds >= SEEDS
     deviations = 1.5 if ten else 3.0
-    shown = [c for c in chosen if s.has(c)]
+    columns = [c for c in chosen if s.has(c)]
     near = {}
     averages = []  # of AdaOMD, whether the adaptive average meets the cell
     missed: dict[str, list[bool]] = {}  # by column, whether ours is the worse value
-    for column in shown:
+    for column in columns:
         for metric in METRICS:
             mean, spread = s.printed(column, metric)
             ours = s.mean(as_published(column), metric)
@@ -375,7 +383,7 @@ def cells(a: Artifact, s: Scenario, chosen: Sequence[str], id: str) -> None:
             near[f"{column} {metric} {ours:.3f} ({mean:.3f})"] = good
             if not good:
                 missed.setdefault(column, []).append((ours < mean) == (metric == ACCURACY))
-    step = borrowed(s, shown)
+    step = borrowed(s, columns)
     why = "" if ten else one_sided(missed)
     close = f"within {deviations:g} printed standard deviations, or 0.5 pp, 0.03 nats, 0.5 pp if larger"
     what = f"cells, {'means over seeds' if ten else f'{s.span} against the mean of ten'}"
@@ -389,6 +397,6 @@ def cells(a: Artifact, s: Scenario, chosen: Sequence[str], id: str) -> None:
         reason=f"{why} {TESTED}" if s.key == "m5" and why else why,
         remark=step,
         interval=s.alone,
-        rests_on=s.names(*shown),
+        rests_on=s.names(*columns),
         **s.words,
     )

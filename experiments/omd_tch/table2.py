@@ -26,7 +26,7 @@ from .federated import (
     fewest,
     note_last_iterate,
     notes,
-    scenarios,
+    scenarios_of,
     whole,
 )  # fmt: skip
 from .statements import POINTS, SIGNED, cells, judge, of_means, refer
@@ -47,10 +47,10 @@ LAPTOP = {
 @artifact("omd_tch/table2")
 def table2(a: Artifact) -> None:
     """All methods, three metrics, six scenarios."""
-    shown = scenarios(a)
-    frame, best = by_method(shown)
+    scenarios = scenarios_of(a)
+    frame, best = by_method(scenarios)
     a.table(frame, bold=best)
-    for s in shown:
+    for s in scenarios:
         if s.key == "mr":
             cells(a, s, [c for c in COLUMNS if c not in COMPARED], "m{setting}-cells-others")
             refer(a, "omd_tch/fig3a", s, of_means(s), "mr-cells")
@@ -58,10 +58,10 @@ def table2(a: Artifact) -> None:
             cells(a, s, list(COLUMNS), "m{setting}-cells" if s.on_mnist else "c{setting}-cells")
             judge(a, s, of_means(s))
         note_last_iterate(a, s)
-    if mnist := [s for s in shown if s.on_mnist]:
+    if mnist := [s for s in scenarios if s.on_mnist]:
         judge_best(a, mnist)
     judge_text(a)
-    if cifar := [s for s in shown if not s.on_mnist]:
+    if cifar := [s for s in scenarios if not s.on_mnist]:
         gaps = {s.name: s.gap("AdaOMDgd-TCH", "TCH", ACCURACY) for s in cifar}
         lead = AtLeast(gaps, 2.0, of="AdaOMD's lead in accuracy", **POINTS)
         a.claim(
@@ -70,8 +70,8 @@ def table2(a: Artifact) -> None:
             interval=fewest(cifar),
             rests_on=set().union(*(s.names("TCH", "AdaOMDgd-TCH") for s in cifar)),
         )
-    check_orderings(a, shown)
-    notes(a, shown)
+    check_orderings(a, scenarios)
+    notes(a, scenarios)
     a.note(
         "In square brackets: published. Mean and standard deviation over seeds, of five seeds or more. "
         "Accuracy: mean over the clients; worst loss: the paper's agnostic loss, the largest test loss of a "
@@ -89,34 +89,37 @@ def table2(a: Artifact) -> None:
     )
 
 
-def judge_best(a: Artifact, shown: Sequence[Scenario]) -> None:
-    of: dict[str, Any] = {"interval": fewest(shown), "rests_on": set().union(*(s.names() for s in shown))}
-    tops = {s.name: max(COLUMNS, key=partial(s.mean, name=ACCURACY)) for s in shown}
+def judge_best(a: Artifact, scenarios: Sequence[Scenario]) -> None:
+    of: dict[str, Any] = {
+        "interval": fewest(scenarios),
+        "rests_on": set().union(*(s.names() for s in scenarios)),
+    }
+    tops = {s.name: max(COLUMNS, key=partial(s.mean, name=ACCURACY)) for s in scenarios}
     best = Count({name: top == "FedFV" for name, top in tops.items()}, that="FedFV", what="scenarios")
     said = best.also(", ".join(f"{name}: {top}" for name, top in tops.items()))
-    a.claim("fedfv-best", whole(said, shown, MNIST), reason=leads_of_others(shown, tops), **of)
-    ours = {s.name: s.mean("FedMGDA+", PARITY) for s in shown}
-    bound = {s.name: min(s.mean(c, PARITY) for c in COLUMNS) + deviation(s) for s in shown}
+    a.claim("fedfv-best", whole(said, scenarios, MNIST), reason=leads_of_others(scenarios, tops), **of)
+    ours = {s.name: s.mean("FedMGDA+", PARITY) for s in scenarios}
+    bound = {s.name: min(s.mean(c, PARITY) for c in COLUMNS) + deviation(s) for s in scenarios}
     than = "the lowest plus one of its standard deviations"
     lowest: Check = AtMost(ours, bound, of="FedMGDA+'s parity", than=than, **POINTS)
-    if min(s.seeds for s in shown) < SEEDS:
+    if min(s.seeds for s in scenarios) < SEEDS:
         lowest = lowest.because("the printed deviation, as fewer than ten seeds were run")
-    a.claim("fedmgda-parity", whole(lowest, shown, MNIST), reason=scatter_of_parities(shown), **of)
+    a.claim("fedmgda-parity", whole(lowest, scenarios, MNIST), reason=scatter_of_parities(scenarios), **of)
 
 
-def leads_of_others(shown: Sequence[Scenario], tops: Mapping[str, str]) -> str:
+def leads_of_others(scenarios: Sequence[Scenario], tops: Mapping[str, str]) -> str:
     """Says by how much, and how surely, another method is more accurate than FedFV."""
-    found = []
-    for s in shown:
+    sentences = []
+    for s in scenarios:
         top = tops[s.name]
         if top != "FedFV":
             lead = s.mean(top, ACCURACY) - s.mean("FedFV", ACCURACY)
             surely = s.interval(top, "FedFV", ACCURACY)
-            found.append(
+            sentences.append(
                 f"{s.name}: {top} leads FedFV by {lead:.2f} pp, {surely}; an interval that holds 0 does not "
                 "tell the two apart. Decided by more seeds than the paper's ten, on a GPU."
             )
-    return " ".join(found)
+    return " ".join(sentences)
 
 
 def deviation(s: Scenario) -> float:
@@ -126,23 +129,24 @@ def deviation(s: Scenario) -> float:
     return float(s.values("FedMGDA+", PARITY).std())
 
 
-def scatter_of_parities(shown: Sequence[Scenario]) -> str:
-    """Says which parity is below FedMGDA+'s, and how far single seeds scatter in print, where fewer than the
-    paper's were run.
+def scatter_of_parities(scenarios: Sequence[Scenario]) -> str:
+    """Says which parity is below FedMGDA+'s, and how far single seeds scatter in print.
+
+    It is empty where as many seeds as the paper's were run.
     """
-    found = []
-    for s in shown:
+    sentences = []
+    for s in scenarios:
         least = min(COLUMNS, key=partial(s.mean, name=PARITY))
         misses = s.mean("FedMGDA+", PARITY) > s.mean(least, PARITY) + deviation(s)
         if s.seeds < SEEDS and s.on_mnist and misses:
-            own, other = (s.printed(column, PARITY)[1] for column in ("FedMGDA+", least))
-            spreads = f"printed standard deviations {own:.2g} and {other:.2g} pp"
-            found.append(f"{least}'s parity is lower in {s.name} ({spreads})")
-    if not found:
+            one, other = (s.printed(column, PARITY)[1] for column in ("FedMGDA+", least))
+            spreads = f"printed standard deviations {one:.2g} and {other:.2g} pp"
+            sentences.append(f"{least}'s parity is lower in {s.name} ({spreads})")
+    if not sentences:
         return ""
     return (
         "The statement is about means of ten seeds, and a difference in single seeds can have either sign. "
-        f"{' and '.join(found)}."
+        f"{' and '.join(sentences)}."
     )
 
 
@@ -176,18 +180,16 @@ def judge_text(a: Artifact) -> None:
     a.claim("parity-in-print", AllOf(Above(gaps, 0.0, **of), AtMost(gaps, 2.0, **of)), higher=higher)
 
 
-def check_orderings(a: Artifact, shown: Sequence[Scenario]) -> None:
-    """Checks of ours: orderings that the specification saw at a fifth and a twentieth of MNIST, whatever the
-    data.
-    """
-    cases = {f"{s.name} {kind}": (s, *pair) for s in shown for kind, pair in PAIRS.items()}
-    found = {
+def check_orderings(a: Artifact, scenarios: Sequence[Scenario]) -> None:
+    """Checks, on any data, orderings that the specification saw at a fifth and a twentieth of MNIST."""
+    cases = {f"{s.name} {kind}": (s, *pair) for s in scenarios for kind, pair in PAIRS.items()}
+    orderings = {
         "train": {k: s.mean(ada, LOSS) < s.mean(plain, LOSS) for k, (s, plain, ada) in cases.items()},
         "accuracy": {
             k: s.mean(ada, ACCURACY) > s.mean(plain, ACCURACY) for k, (s, plain, ada) in cases.items()
         },
         "fedavg": {k: s.mean(ada, LOSS) < s.mean(FED, LOSS) for k, (s, _, ada) in cases.items()},
     }
-    for id, holds in found.items():
+    for id, holds in orderings.items():
         check = Count(holds, what="scenarios and mirror maps").because("mean over seeds")
         a.check(id, check, reason=LAPTOP.get(id, "") if a.scale == "laptop" else "")

@@ -48,18 +48,18 @@ FORMS = ("o", "s", "^")  # of the seeds
 def fig1(a: Artifact) -> None:
     """The adaptive conversion on four iterates, step by step; panel (e): the average that it returns."""
     fig, axes = st.panels(1, 5, size=2.2, sharex=True, sharey=True)
-    found = []
+    stored = []
     for t in range(1, 5):
         ax = axes[0, t - 1]
         gamma = conversion_weights(torch.from_numpy(SAMPLE[None, :t]))[0].numpy()
-        found.append({i + 1: float(g) for i, g in enumerate(gamma) if g > 0})
+        stored.append({i + 1: float(g) for i, g in enumerate(gamma) if g > 0})
         for i, weight in enumerate(gamma):
             draw_iterate(ax, i, weight, rf", $\gamma={weight:g}$" if weight > 0 else "")
         dress(ax, title=f"({'abcd'[t - 1]}) after $\\theta_{t}$")
     for panel, (source, target) in MOVES.items():
         arrow = {"arrowstyle": "->", "color": st.ORANGE, "lw": 1.4, "shrinkA": 8, "shrinkB": 8}
         axes[0, panel].annotate("", SAMPLE[target], SAMPLE[source], arrowprops=arrow, zorder=2)
-    draw_output(axes[0, 4], found[-1])
+    draw_output(axes[0, 4], stored[-1])
     for ax in axes[0]:
         st.objective_axes(ax, 0.0, 1.05)
         ax.label_outer()
@@ -74,8 +74,8 @@ def fig1(a: Artifact) -> None:
         "Panel (e) draws the average in objective space as if F were linear; "
         "the method averages the iterates."
     )
-    said = ", ".join("{" + ", ".join(f"{k}:{v:g}" for k, v in g.items()) + "}" for g in found)
-    check = Equal(dict(enumerate(found, 1)), dict(enumerate(STORED, 1)), what="stored sets")
+    said = ", ".join("{" + ", ".join(f"{k}:{v:g}" for k, v in g.items()) + "}" for g in stored)
+    check = Equal(dict(enumerate(stored, 1)), dict(enumerate(STORED, 1)), what="stored sets")
     a.claim("conversion", check.also(said))
 
 
@@ -164,8 +164,8 @@ def draw_solutions(
 ) -> None:
     """Draws the front, the rays through 1/w, and the solutions, coloured by their preference.
 
-    Small marks, a form for each seed, are what was found; the large rings are where the decision variables
-    averaged over the seeds are, which no run has found.
+    Small marks, a form for each seed, are the runs' solutions; the large rings are at the decision variables
+    averaged over the seeds, where no run has ended.
     """
     weights = job.weights[:: job.final["seed"].nunique()]
     st.objective_axes(ax, -0.05, 1.05)
@@ -197,29 +197,29 @@ def key_of_solutions(fig: Any, seeds: Sequence[int]) -> None:
     fig.legend(handles=marks, loc="outside lower center", ncols=6, columnspacing=1.2)
 
 
-def near_rays(shown: Sequence[Points], mean: float, angle: float, largest: float | None = None) -> Check:
-    """Checks that solutions are near the crossings of front and rays, for the worst of those shown.
+def near_rays(points: Sequence[Points], mean: float, angle: float, largest: float | None = None) -> Check:
+    """Checks that solutions are near the crossings of front and rays, for the worst of the seeds.
 
     Args:
-        shown: of one seed, or of several.
+        points: of one seed, or of several.
         mean: bound of the mean error over the preferences.
         angle: bound of the mean angle over the interior preferences, in degrees.
-        largest: bound of the largest error; None: it is not asked for.
+        largest: bound of the largest error; None: no bound.
     """
-    worst = "largest " if len(shown) > 1 else ""
-    errors = np.array([p.error for p in shown])
-    angles = np.array([p.angle[1:-1] for p in shown])
-    asked = [
+    worst = "largest " if len(points) > 1 else ""
+    errors = np.array([p.error for p in points])
+    angles = np.array([p.angle[1:-1] for p in points])
+    checks = [
         AtMost(errors.mean(1).max(), mean, of=f"{worst}mean error", digits=".4f"),
         AtMost(angles.mean(1).max(), angle, of=f"{worst}mean angle", unit="°", digits=".2f"),
     ]
     if largest is None:
-        return AllOf(*asked).also(f"largest error {errors.max():.4f}")
-    return AllOf(*asked, AtMost(errors.max(), largest, of="largest error", digits=".4f"))
+        return AllOf(*checks).also(f"largest error {errors.max():.4f}")
+    return AllOf(*checks, AtMost(errors.max(), largest, of="largest error", digits=".4f"))
 
 
-def ends_only(shown: Sequence[Points]) -> Check:
-    worst = np.max([p.to_end for p in shown])
+def ends_only(points: Sequence[Points]) -> Check:
+    worst = np.max([p.to_end for p in points])
     return Below(worst, 0.03, of="largest distance of a seed's solution to an end point", digits=".3f")
 
 
@@ -261,13 +261,13 @@ def fig2(a: Artifact) -> None:
 
 
 def judge_stored(a: Artifact) -> None:
-    """Returns the number of iterates that Algorithm 2 keeps, which the values of all iterates decide."""
+    """Judges how many iterates Algorithm 2 stores, which the values of all iterates decide."""
     table = torch.from_numpy(a.jobs["omd_gd"].paths()[:, :-1])  # of theta^(1..T), without theta^(T+1)
-    kept = conversion_weights(table) > 0
-    sizes = kept.sum(1).double().numpy()
+    stored = conversion_weights(table) > 0
+    sizes = stored.sum(1).double().numpy()
     T = table.shape[1]
-    away = front_distance(table.flatten(0, 1), VLMOP2().front(2001)).view_as(kept)
-    on_front = float((away[kept] < 0.01).double().mean())
+    away = front_distance(table.flatten(0, 1), VLMOP2().front(2001)).view_as(stored)
+    on_front = float((away[stored] < 0.01).double().mean())
     check = AtMost(Mean(sizes), 0.1 * T, of="stored at the end, mean over the runs", digits=".0f")
     a.claim(
         "stored",

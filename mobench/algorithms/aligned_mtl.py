@@ -26,7 +26,7 @@ class AlignedMTL(Mixed):
     Fields: `mixture`: u = 1/M ("mean") or the preference. `scale`: sigma is the least eigenvalue that is not
     0 ("min", the paper's), their median or their mean ("rmse").
     Source: Senushkin et al. 2023 (Aligned-MTL), Algorithm 1. Eigenvalues below 1e-12 of the largest count as
-    0; gradients whose lengths differ by a factor of a million are therefore not told from dependent ones.
+    0; gradients whose lengths differ by a factor of a million therefore count as dependent.
     """
 
     cancels: ClassVar[bool] = True
@@ -57,13 +57,13 @@ def _weights(G: Float[Tensor, "R M M"], u: Float[Tensor, "R M"], scale: str) -> 
 
 
 def _sigma(parts: Spectrum, scale: str) -> Array:
-    """The eigenvalue that all get, (R, 1); kept ones are the last, in ascending order."""
+    """The eigenvalue sigma that replaces all, (R, 1); nonzero ones are the last, in ascending order."""
     R, M = parts.values.shape
-    kept = parts.kept.sum(1)
+    rank = parts.nonzero.sum(1)
     if scale == "rmse":
-        return (np.where(parts.kept, parts.values, 0.0).sum(1) / np.where(kept > 0, kept, 1))[:, None]
-    first = M - kept
+        return (np.where(parts.nonzero, parts.values, 0.0).sum(1) / np.where(rank > 0, rank, 1))[:, None]
+    first = M - rank
     if scale == "median":
-        first = first + np.where(kept > 0, kept - 1, 0) // 2
+        first = first + np.where(rank > 0, rank - 1, 0) // 2
     first = np.where(first < M, first, M - 1)
     return parts.values[np.arange(R), first][:, None]

@@ -61,5 +61,5 @@ class CAGrad(Weighting):
         self, J: Float[Tensor, "M P"], state: State, r: int
     ) -> tuple[Float[Tensor, " M"], Float[Tensor, " P"], float, bool]:
         mean = torch.full((1, len(J)), 1.0 / len(J), dtype=torch.float64, device=J.device)
-        found = nearest(J, mean)  # only where the mean has to be projected
-        return found.x[0], found.d[0], found.residual, found.failed
+        projected = nearest(J, mean)  # only where the mean has to be projected
+        return projected.x[0], projected.d[0], projected.residual, projected.failed

@@ -19,10 +19,12 @@ from mobench.solvers.solution import TOLERANCE, Solution
 
 @dataclass(frozen=True, kw_only=True)
 class ConFIG(Weighting):
-    """The conflict-free direction with equal cosines, as long as its projections onto the gradients together;
-    it ignores the preference.
+    """The conflict-free direction with equal cosines; it ignores the preference.
 
-    From the cosines C = UU':  U^+ 1 = U' C^+ 1,  |U^+ 1|^2 = 1' C^+ 1.
+    Its length is the sum of its projections onto the gradients. From the cosines C = UU':
+
+        U^+ 1 = U' C^+ 1,  |U^+ 1|^2 = 1' C^+ 1
+
     Where no direction has positive cosines (opposed gradients), U^+ 1 may be 0, and then d = 0. A gradient of
     length 0 is left out.
 

@@ -31,7 +31,7 @@ from mobench.solvers.surrogate import SETS, Surrogate, SurrogateSolution, solve_
 
 
 def conditions(spec: Spec, decay: float, what: str) -> list[str]:
-    """Returns those of Assumptions 2 and 3 that the exponents a (averages) and b (steps) break."""
+    """Returns the conditions of Assumptions 2 and 3 that the exponents a (averages) and b (steps) break."""
     out = []
     a = spec.averaging
     b = decay
@@ -69,8 +69,8 @@ class Penalised(Algorithm):
 
     def advice(self, spec: Spec) -> list[str]:
         decays = torch.as_tensor(self.step_decay, dtype=torch.float64).unique().tolist()
-        found = [words for decay in decays for words in conditions(spec, decay, type(self).__name__)]
-        return list(dict.fromkeys(found))
+        violations = [words for decay in decays for words in conditions(spec, decay, type(self).__name__)]
+        return list(dict.fromkeys(violations))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +202,7 @@ class Surrogated(Penalised):
         still = self._stays(s)
         dx = torch.where(still, 0.0, s.dx)
         y = state["y"] + alpha * torch.where(still, 0.0, s.dy)
-        # multipliers of (13) live in another program: they are no guess for the next (11)
+        # multipliers of (13) belong to another program: they are no guess for the next (11)
         mu = torch.where((s.infeasible | s.failed).unsqueeze(1), state["mu"], s.mu)
         state = {**state, "y": y, "mu": mu, "infeasible": state["infeasible"] + s.infeasible}
         return dx.to(point.x.dtype), state, Info(s.residual, s.failed)

@@ -48,11 +48,11 @@ class CSMOO2(Surrogated):
             raise ConfigError(f"algorithm.beta={self.beta} must be >= 0.")
 
     def misfits(self, spec: Spec) -> list[str]:
-        found = super().misfits(spec)
+        reasons = super().misfits(spec)
         if self.onto_boundary and not isinstance(spec.X, Ball):
-            kind = type(spec.X).__name__
-            found.append(f"algorithm.onto_boundary=true needs X to be a ball, but the problem's is a {kind}")
-        return found
+            X = type(spec.X).__name__
+            reasons.append(f"algorithm.onto_boundary=true needs X to be a ball, but the problem's is a {X}")
+        return reasons
 
     def step(
         self, points: tuple[Point, ...], state: State, t: int, alpha: Step

@@ -38,5 +38,5 @@ class DualProj(Mixed):
     def from_rows(
         self, J: Float[Tensor, "M P"], state: State, r: int
     ) -> tuple[Float[Tensor, " M"], Float[Tensor, " P"], float, bool]:
-        found = nearest(J, state["u"][r : r + 1])
-        return found.x[0], found.d[0], found.residual, found.failed
+        projected = nearest(J, state["u"][r : r + 1])
+        return projected.x[0], projected.d[0], projected.residual, projected.failed

@@ -21,13 +21,14 @@ SMALLEST = 1e-8  # added to f - b, as in their code
 
 @dataclass(frozen=True, kw_only=True)
 class FAMO(Weighting):
-    """Equal relative decrease of all objectives by logits that follow what the last step has done; it ignores
-    the preference.
+    """Equal relative decrease of all objectives; it ignores the preference.
+
+    Logits follow the decreases of the last step.
 
     Fields: `weight_step`: beta > 0. `decay`: gamma >= 0. `bound`: b, a lower bound of the objectives, as
     `ideal` of TCH.
-    Source: Liu et al. 2023 (FAMO), the amortized update. Departures: f(theta_{t+1}) is what the next step
-    sees, which with minibatches is another sample (they evaluate the old one again); xi takes gradient steps,
+    Source: Liu et al. 2023 (FAMO), the amortized update. Departures: f(theta_{t+1}) is the value of the next
+    step, which with minibatches is another sample (they evaluate the old one again); xi takes gradient steps,
     where their code uses Adam.
     """
 

@@ -76,10 +76,10 @@ class FedFV(Weighting):
         against = ((G @ c.unsqueeze(-1)).squeeze(-1) < 0) & (start > 0) & (start <= t + 1)
         c = _without(c, against.to(G.dtype), G)
         mean = torch.full_like(c, 1.0 / M)
-        # where gradients cancel, the Gram matrix leaves of |mean|^2 what rounding does, which may be negative
-        found = _product(c, c, G)
-        wanted = _product(mean, mean, G).clamp_min(0.0)
-        scale = torch.where(found > 0, (wanted / found.clamp_min(torch.finfo(G.dtype).tiny)).sqrt(), 0.0)
+        # where gradients cancel, only rounding is left of |mean|^2, which may be negative
+        square = _product(c, c, G)
+        target = _product(mean, mean, G).clamp_min(0.0)
+        scale = torch.where(square > 0, (target / square.clamp_min(torch.finfo(G.dtype).tiny)).sqrt(), 0.0)
         return c * scale.unsqueeze(-1), state, Info()
 
 

@@ -25,8 +25,8 @@ class FedMGDAPlus(Weighting):
 
     Fields: `epsilon` >= 0: 0 gives uniform weights, >= 1 MGDA. `step_rule`: "models" averages the clients'
     models, d = -sum lambda*_m g_m (public code of the OMD-TCH paper); "normalized" steps along the
-    combination itself, d = -sum lambda*_m g_m / |g_m| (the method's own paper). A gradient of length 0 counts
-    as it is.
+    combination itself, d = -sum lambda*_m g_m / |g_m| (the method's paper). A gradient of length 0 counts as
+    it is.
     """
 
     gramian: ClassVar[bool] = True

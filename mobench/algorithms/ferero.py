@@ -34,8 +34,7 @@ TERMS = ("stationarity", "slackness", "violation", "violation_square")  # of the
 
 @dataclass(frozen=True, kw_only=True)
 class Preferred(Algorithm):
-    """The base of Algorithms 1 to 3: the preference as cone and constraints, and the domain of the
-    multipliers.
+    """The base of Algorithms 1 to 3: preference as cone and constraints, and the domain of the multipliers.
 
     Fields:
         cone: "pareto" (A = I) or the rows of A (scaled to unit norm). extreme_rays: M rays y_m that span the
@@ -168,8 +167,9 @@ class Preferred(Algorithm):
         return torch.cat(B).expand(R, -1, -1), torch.cat(b).expand(R, -1)
 
     def init(self, ctx: Context) -> State:
-        asked = self.line == "shifted" or self.ascend_to is not None  # an evaluation of all data is not free
-        F0 = ctx.exact(ctx.theta)[:, : ctx.spec.M].to(ctx.prefs) if asked else torch.zeros_like(ctx.prefs)
+        F0 = torch.zeros_like(ctx.prefs)
+        if self.line == "shifted" or self.ascend_to is not None:  # an evaluation of all data is not free
+            F0 = ctx.exact(ctx.theta)[:, : ctx.spec.M].to(ctx.prefs)
         A = self._cone(ctx, F0)
         Bg, bg = self._inequality(F0)
         Bh, bh = self._equality(ctx, F0)
@@ -177,12 +177,12 @@ class Preferred(Algorithm):
             pad = torch.nn.functional.pad
             A = pad(A, (0, N))
             Bh = pad(Bh, (0, N))
-            own = pad(torch.eye(N).to(F0), (ctx.spec.M, 0)).expand(len(F0), -1, -1)
-            Bg = torch.cat([pad(Bg, (0, N)), own], dim=1)
+            constraint_rows = pad(torch.eye(N).to(F0), (ctx.spec.M, 0)).expand(len(F0), -1, -1)
+            Bg = torch.cat([pad(Bg, (0, N)), constraint_rows], dim=1)
             bg = pad(bg, (0, N))
         lam = torch.cat([A.new_ones(A.shape[:2]), torch.zeros_like(bg), torch.zeros_like(bh)], dim=1)
         state = {"A": A, "Bg": Bg, "bg": bg, "Bh": Bh, "bh": bh}
-        # expanded tensors share memory between runs; a checkpoint and a slice need their own
+        # expanded tensors share memory between runs, which checkpoints and slices must not
         state = {k: v.contiguous() for k, v in state.items()}
         sums = {"merit": lam.new_zeros(len(lam), len(TERMS))} if self.merit else {}
         return {**state, "A_ag": torch.cat([A, Bg, Bh], dim=1), "lam": lam, **sums}
@@ -195,11 +195,11 @@ class Preferred(Algorithm):
             out["equality_violation"] = torch.linalg.vector_norm(
                 _affine(state["Bh"][..., :M], F, state["bh"]), dim=-1
             )
-        # those of the problem have a column of their own
-        own = state["bg"].shape[1] - (state["A"].shape[-1] - M)
-        if own:
-            Bg = state["Bg"][:, :own, :M]
-            bg = state["bg"][:, :own]
+        # inequalities of the algorithm; those of the problem have the column `violation`
+        count = state["bg"].shape[1] - (state["A"].shape[-1] - M)
+        if count:
+            Bg = state["Bg"][:, :count, :M]
+            bg = state["bg"][:, :count]
             out["inequality_violation"] = _affine(Bg, F, bg).clamp_min(0).amax(-1)
         if self.merit:
             out |= {f"sum_{term}": state["merit"][:, k] for k, term in enumerate(TERMS)}
@@ -216,10 +216,10 @@ class Preferred(Algorithm):
         """Returns the state with the terms of the merit of one step added to its sums.
 
         Args:
-            stationarity: |J' A_ag' lambda|^2, or an estimate without bias.
+            stationarity: |J' A_ag' lambda|^2, or an unbiased estimate.
             lg: the multipliers of G.
-            F: the values that the step sees.
-            other: those of an independent sample, of which H H' is an estimate of |H|^2 without bias.
+            F: the values of the step.
+            other: values of an independent sample, with which H H' is an unbiased estimate of |H|^2.
         """
         G = _affine(state["Bg"], F, state["bg"])
         H = _affine(state["Bh"], F, state["bh"])
@@ -306,14 +306,14 @@ class FERERO(Preferred, Weighting):
             )
 
     def misfits(self, spec: Spec) -> list[str]:
-        found = super().misfits(spec)
+        reasons = super().misfits(spec)
         bounded = spec.N or self.upper is not None or self.inequality_matrix is not None
         if self.merit and self.line != "none" and bounded:
-            found.append(
+            reasons.append(
                 "algorithm.merit=true needs the multipliers of the inequalities, which it does not compute "
                 f"beside an equality (algorithm.line={self.line})"
             )
-        return found
+        return reasons
 
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int

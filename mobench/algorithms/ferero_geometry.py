@@ -1,5 +1,4 @@
-"""FERERO's preferences as matrices: ordering cones C_A = {y : A y >= 0}, lines and thresholds (B, b), all
-batched.
+"""FERERO's preferences as batched matrices: ordering cones {y : A y >= 0}, lines and thresholds (B, b).
 
 Relative preference: A, rows of unit norm. Absolute preference: H = B_h F + b_h = 0 and G = B_g F + b_g <= 0.
 Source: FERERO paper, Sections 2 and 3.3, eq. (3.5), Appendix B.2.
@@ -69,10 +68,10 @@ def cone_with_ascent(y: Float[Tensor, " M"]) -> Float[Tensor, "n M"]:
 
 
 def line_basis(v: Float[Tensor, "R M"]) -> Float[Tensor, "R M-1 M"]:
-    """Orthonormal rows that span the complement of v: |B_h (F - z)| is the distance of F to the line
-    {z + s v}.
+    """Orthonormal rows that span the complement of v.
 
-    M = 2: [v_2, -v_1] / |v|. M > 2: rows 2..M of the Householder matrix that sends v / |v| to e_1.
+    |B_h (F - z)| is the distance of F to the line {z + s v}. M = 2: [v_2, -v_1] / |v|. M > 2: rows 2..M of
+    the Householder matrix that sends v / |v| to e_1.
     """
     v = v / torch.linalg.vector_norm(v, dim=-1, keepdim=True)
     M = v.shape[-1]

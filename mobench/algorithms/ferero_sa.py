@@ -85,13 +85,13 @@ class FEREROSA(Preferred):
         return -grad, {**self._seen(state, change, F), "lam": lam}, Info()
 
     def _seen(self, state: State, change: Float[Tensor, "R K"], F: Float[Tensor, "R M"]) -> State:
-        """Returns the state with sums for the rows; `change` is A_ag J_2 g - (0, c_g G, c_h H)."""
+        """The state with sums for the rows updated; `change` is A_ag J_2 g - (0, c_g G, c_h H)."""
         return state
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
         weights = self._weights(state)
-        named = {f"weight_{m + 1}": weights[:, m] for m in range(F.shape[1])}
-        return {**super().report(F, state), **named}
+        columns = {f"weight_{m + 1}": weights[:, m] for m in range(F.shape[1])}
+        return {**super().report(F, state), **columns}
 
     def _weights(self, state: State) -> Float[Tensor, "R K"]:
         """Weights of the losses, and of the problem's constraints if there are any."""
@@ -108,8 +108,8 @@ class StochasticFEREROSA(FEREROSA):
         normalize: divides the weights A_ag' lambda by the sum of their absolute values, as the public code
             does and Algorithm 3 does not.
     Columns, one for each equality: `line_gram_1`.. and `line_pull_1`..: sums over all steps of B_h J_2 g and
-    of c_h H_1. With a constant gamma lh = gamma (line_pull - line_gram): the first is what the gradients do
-    to lh, the second what the distance from the ray does.
+    of c_h H_1. With a constant gamma lh = gamma (line_pull - line_gram): the first is the effect of the
+    gradients on lh, the second that of the distance from the ray.
     """
 
     samples: ClassVar[int] = 2

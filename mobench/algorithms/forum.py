@@ -30,15 +30,14 @@ BISECTIONS = 60
 
 @dataclass(frozen=True, kw_only=True)
 class FORUM(Algorithm):
-    """The step that lowers the gap q by at least rho |grad q|^2 per unit of step size, and all F_s as well as
-    it then can.
+    """The step that lowers all F_s as well as a decrease of the gap q by rho |grad q|^2 allows.
 
-    Needs oracle=value_gap: the variables are (x, y), and the one constraint is the gap of the lower level. It
-    ignores the preference.
+    That decrease is per unit of step size. Needs oracle=value_gap: the variables are (x, y), and the one
+    constraint is the gap of the lower level. It ignores the preference.
 
     Fields: `rho` > 0. `variant`: "official", the public code's program (half the linear term, nu bounded from
     below by the value that it takes later, gradients grad F_s of unit length in it and in the step,
-    lambda_0 = 0: the first weights sum to 1/2); "exact", the dual of the method's own primal problem
+    lambda_0 = 0: the first weights sum to 1/2); "exact", the dual of the method's primal problem
     (lambda_0 = 1/S, gradients as they are). Source: Ye et al. 2024 (FORUM), as compared in the
     multi-objective bilevel learning paper.
     """
@@ -103,8 +102,8 @@ def exact_weights(K: Float[Tensor, "R K K"], pi: Float[Tensor, "R M"], rho: Floa
     b = torch.zeros_like(K[:, 0])
     a[:, M] = 0.0
     b[:, M] = rho * K[:, M, M]
-    found = qp(K, b, a)
-    return found._replace(x=found.x[:, :M])
+    solution = qp(K, b, a)
+    return solution._replace(x=solution.x[:, :M])
 
 
 def official_weights(
@@ -144,8 +143,10 @@ def _pick(first: Bool[Tensor, " R"], a: Solution, b: Solution) -> Solution:
 
 
 def _on_kink(G: Float[Tensor, "R M M"], pi: Float[Tensor, "R M"]) -> Solution:
-    """argmin lambda'G lambda over the simplex and pi'lambda = 0: pi'lambda falls in the multiplier tau of 2 G
-    lambda + tau pi; both ends of a jump are minimisers for their tau, and so is what lies between them.
+    """argmin lambda'G lambda over the simplex and pi'lambda = 0.
+
+    pi'lambda falls in the multiplier tau of 2 G lambda + tau pi; both ends of a jump are minimisers for their
+    tau, and so are all points between them.
     """
     ones = torch.ones_like(pi)
     zero = torch.zeros_like(pi[:, 0])
@@ -161,12 +162,12 @@ def _on_kink(G: Float[Tensor, "R M M"], pi: Float[Tensor, "R M"]) -> Solution:
         x_high = qp(2.0 * G, -high.unsqueeze(1) * pi, ones)
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
-        found = qp(2.0 * G, -middle.unsqueeze(1) * pi, ones)
-        over = _dot(pi, found.x) > 0
+        x_middle = qp(2.0 * G, -middle.unsqueeze(1) * pi, ones)
+        over = _dot(pi, x_middle.x) > 0
         low = torch.where(over, middle, low)
         high = torch.where(over, high, middle)
-        x_low = _pick(over, found, x_low)
-        x_high = _pick(over, x_high, found)
+        x_low = _pick(over, x_middle, x_low)
+        x_high = _pick(over, x_high, x_middle)
     a = _dot(pi, x_low.x)
     b = _dot(pi, x_high.x)
     share = torch.where(a > b, -b / (a - b), 0.0).clamp(0.0, 1.0).unsqueeze(1)

@@ -22,8 +22,7 @@ STREAM = "graddrop"
 
 @dataclass(frozen=True, kw_only=True)
 class GradDrop(Algorithm):
-    """In each coordinate only the gradients of one sign count, drawn by their purity; it ignores the
-    preference.
+    """In each coordinate only gradients of one sign count, drawn by their purity; it ignores the preference.
 
     Draws are functions of the run's seed and of the step. Where all gradients are 0, so is d.
 
@@ -58,5 +57,5 @@ class GradDrop(Algorithm):
         size = J.abs().sum(1)
         purity = 0.5 * (1.0 + torch.where(size > 0, J.sum(1) / size, 0.0))
         up = counter_uniform(state["seed"], STREAM, t, J.shape[2]).to(J) < purity
-        kept = torch.where(up.unsqueeze(1), J > 0, J < 0)
-        return -torch.where(kept, J, self.leak * J).sum(1), state, Info()
+        counts = torch.where(up.unsqueeze(1), J > 0, J < 0)
+        return -torch.where(counts, J, self.leak * J).sum(1), state, Info()

@@ -46,8 +46,9 @@ def facets(F: Float[np.ndarray, "K M"], ref: Float[np.ndarray, " M"]) -> Float[n
 
 
 def fronts(F: Float[np.ndarray, "K M"]) -> list[np.ndarray]:
-    """Places of the points that no other dominates, then of those that remain, and so on; of equal points the
-    first dominates the others.
+    """Indices of the non-dominated points, then of those of the rest, and so on.
+
+    Of equal points the first dominates the others.
     """
     left = np.arange(len(F))
     out = []
@@ -60,11 +61,11 @@ def fronts(F: Float[np.ndarray, "K M"]) -> list[np.ndarray]:
 
 @dataclass(frozen=True, kw_only=True)
 class HVGradient(Weighting):
-    """The points of a seed climb the hypervolume that they dominate together; `preferences=K` makes K of
-    them, and preferences are not used.
+    """The points of a seed climb the hypervolume that they dominate together.
 
-    A dominated point climbs the hypervolume of its own front, after the points that dominate it are taken
-    away. A point beyond the reference point descends on the objectives in which it is.
+    `preferences=K` makes K of them; preferences are not used. A dominated point climbs the hypervolume of its
+    front, the one that remains without the points that dominate it. A point beyond the reference point
+    descends on the objectives in which it is.
 
     Steps whose exact volumes would take longer than a minute are refused.
 

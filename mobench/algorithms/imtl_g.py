@@ -19,7 +19,7 @@ from mobench.solvers.qp import rows
 from mobench.solvers.solution import TOLERANCE, Solution
 
 SUM = 1e-12
-"""|sum w_m| below this share of sum |w_m| is what rounding leaves of 0."""
+"""|sum w_m| below this share of sum |w_m| is rounding of 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ def _weights(G: Float[Tensor, "R M M"]) -> Solution:
         there = equal.length > 0
         w = equal.b * np.where(there, 1.0 / equal.length, 0.0)
         total = w.sum(1)[:, None]
-        # collinear gradients, half against half: b is what rounding leaves of 0, and so are all sums of w
+        # collinear gradients, half against half: b is rounding of 0, and so are all sums of w
         square = np.where(there, equal.b, 0.0).sum(1)[:, None]
         some = (square > NOTHING) & (abs(total) > SUM * abs(w).sum(1)[:, None]) | np.isnan(total)
         w = np.where(some, w / total, 0.0)

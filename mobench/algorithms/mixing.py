@@ -37,9 +37,7 @@ class Mixed(Weighting):
 
 
 def cosines(G: Float[Tensor, "R M M"]) -> tuple[Float[Tensor, "R M M"], Float[Tensor, "R M"]]:
-    """Gram matrix of the unit gradients, and 1 / |g_m|; a gradient of length 0 stays 0 and has 0 for 1 /
-    |g_m|.
-    """
+    """Gram matrix of the unit gradients, and 1 / |g_m|; both are 0 for a gradient of length 0."""
     length = G.diagonal(dim1=1, dim2=2).clamp_min(0.0).sqrt()
     scale = torch.where(length > 0, 1.0 / length, torch.zeros_like(length))
     return G * scale.unsqueeze(1) * scale.unsqueeze(2), scale

@@ -46,7 +46,7 @@ class MLMCMOO(Algorithm):
         variant: "corrected", as above; "literal", as printed: mu descends, h and n are proximal points (of x
             and of the weights) instead of gradients, U has the opposite sign, the weights' update subtracts a
             proximal point of x, which is defined for M = P only (left out elsewhere). It does not see its
-            constraints; kept for the record.
+            constraints, and is here for comparison.
         projections: false leaves out P and the clips of "literal", which prints none.
         inner: "gradient", as above; "exact": theta+ and mu+ solve their problems. mu+ is then gamma_2 g
             at once, and the step alpha (1 + sum of mu): networks need gamma_2 <= 0.1 (River Flow with
@@ -123,8 +123,8 @@ class MLMCMOO(Algorithm):
             raise ConfigError("algorithm.prox_steps must be at least 1 and algorithm.diagnose at least 0.")
         if self.inner == "gradient" and self.variant == "corrected":
             self._stable("eta", self.eta, "gamma1", self.gamma1)
-            own, step = ("eta", self.eta) if self.eta_mu is None else ("eta_mu", self.eta_mu)
-            self._stable(own, step, "gamma2", self.gamma2)
+            key, step = ("eta", self.eta) if self.eta_mu is None else ("eta_mu", self.eta_mu)
+            self._stable(key, step, "gamma2", self.gamma2)
         self._stable("beta", self.beta, "gamma2", self.gamma2)
         literal = {
             "inner": "gradient",
@@ -162,13 +162,14 @@ class MLMCMOO(Algorithm):
         R, M = ctx.prefs.shape
         uniform = torch.full_like(ctx.prefs, 1.0 / M)
         none = ctx.prefs.new_zeros(R, ctx.spec.N)
-        told = {
+        columns = {
             name: ctx.prefs.new_full((R,), torch.nan) for name in ("own", "comp", "u_ratio", "inner_ratio")
         }
         if self.diagnose:
-            told |= {name: ctx.prefs.new_full((R,), torch.nan) for name in ("stationarity_t", "inner_error")}
+            nan = ctx.prefs.new_full((R,), torch.nan)
+            columns |= {"stationarity_t": nan, "inner_error": nan.clone()}
         weights = {"lam": uniform, "theta": uniform.clone()}
-        return {**weights, "mu": none, "z": none.clone(), "nu": none.clone(), **told}
+        return {**weights, "mu": none, "z": none.clone(), "nu": none.clone(), **columns}
 
     def penalty(self, t: int) -> Any:
         """c_t."""
@@ -189,10 +190,10 @@ class MLMCMOO(Algorithm):
         at_lam = self._norm(gram, lam)
         at_theta = self._norm(gram, theta)
         if self.variant == "literal":
-            d, told = self._literal(point, state, gram, g, target, c, alpha)
+            d, columns = self._literal(point, state, gram, g, target, c, alpha)
             return (
                 d,
-                told | self._told(gram, -told.pop("main"), told["mu"], g, c, at_theta[1]),
+                columns | self._columns(gram, -columns.pop("main"), columns["mu"], g, c, at_theta[1]),
                 Info(residual, failed),
             )
         solved = None
@@ -207,24 +208,24 @@ class MLMCMOO(Algorithm):
             theta = project_simplex(theta - self.eta * slope)
             mu = (mu + self._eta_mu * (g - (mu - z) / self.gamma2)).clamp(0.0, self.r)
         main = point.vjp(torch.cat([lam / c, mu], dim=1).to(point.x.dtype))
-        told = self._told(gram, main, mu, g, c, at_theta[1])
+        columns = self._columns(gram, main, mu, g, c, at_theta[1])
         ascent = main
         if self.use_u:
             U = self._h(point, lam, at_lam[1]) - self._h(point, theta, self._norm(gram, theta)[1])
             size = torch.linalg.vector_norm(U, dim=1)
-            own = torch.linalg.vector_norm(main, dim=1)
-            told["u_ratio"] = (size / own.clamp_min(torch.finfo(own.dtype).tiny)).double()
+            length = torch.linalg.vector_norm(main, dim=1)
+            columns["u_ratio"] = (size / length.clamp_min(torch.finfo(length.dtype).tiny)).double()
             if self.u_clip is not None:
-                U = U * (self.u_clip * own / size.clamp_min(torch.finfo(own.dtype).tiny)).clamp_max(
+                U = U * (self.u_clip * length / size.clamp_min(torch.finfo(length.dtype).tiny)).clamp_max(
                     1.0
                 ).unsqueeze(1)
             ascent = main + U
-        if self.diagnose and (t + 1) % self.diagnose == 0:  # a row of step t + 1 shows what this step found
-            told |= self._diagnosed(point, gram, g, state, theta, mu, target, c, at_lam)
+        if self.diagnose and (t + 1) % self.diagnose == 0:  # the row of step t + 1 shows this step's numbers
+            columns |= self._diagnosed(point, gram, g, state, theta, mu, target, c, at_lam)
         pull = (lam - target) / c + self._slope(at_lam) - (lam - theta) / self.gamma1
         new = {"lam": project_simplex(lam - alpha * pull), "theta": theta, "mu": mu}
         new["z"] = (z + self.beta / self.gamma2 * (mu - z)).clamp(0.0, self.r)
-        return -ascent, {**state, **new, **told}, Info(residual, failed)
+        return -ascent, {**state, **new, **columns}, Info(residual, failed)
 
     def _target(self, point: Point, gram: Tensor, g: Tensor, lam: Tensor) -> Any:
         """lam' with residual and failures."""
@@ -237,11 +238,11 @@ class MLMCMOO(Algorithm):
         M = gram.shape[1]
         live = torch.cat([torch.ones_like(gram[:, 0]), (g >= -self.active).to(K)], dim=1)
         scale = K.diagonal(dim1=1, dim2=2).amax(1, keepdim=True).clamp_min(torch.finfo(K.dtype).tiny)
-        # multipliers that are 0
+        # inactive constraints lie on axes of their own, where their multipliers are 0
         K = K * live.unsqueeze(1) * live.unsqueeze(2) + torch.diag_embed(scale * (1.0 - live))
         a = torch.cat([torch.ones_like(gram[:, 0]), torch.zeros_like(g)], dim=1)
-        found = qp(K, None, a)
-        return found._replace(x=found.x[:, :M])
+        solution = qp(K, None, a)
+        return solution._replace(x=solution.x[:, :M])
 
     def _norm(self, gram: Float[Tensor, "R M M"], v: Float[Tensor, "R M"]) -> tuple[Tensor, Tensor]:
         """M v (R, M), and |G v| (R, 1) away from 0."""
@@ -282,12 +283,10 @@ class MLMCMOO(Algorithm):
         over = self.gamma1.unsqueeze(2) if isinstance(self.gamma1, Tensor) else self.gamma1
         return qp(gram + eye / over, lam / self.gamma1, torch.ones_like(lam))
 
-    def _told(
+    def _columns(
         self, gram: Tensor, main: Tensor, mu: Tensor, g: Tensor, c: Any, length: Tensor
     ) -> dict[str, Tensor]:
-        """Returns the numbers of `report`: own residual c |G lam / c + J mu|, complementarity, nu,
-        eta against its bound.
-        """
+        """The entries of `report`: residual c |G lam / c + J mu|, complementarity, nu, eta over its bound."""
         scale = c.squeeze(1) if isinstance(c, Tensor) else c
         steepness = 1.0 / self.gamma1 + gram.diagonal(dim1=1, dim2=2).sum(1, keepdim=True) / (
             1.0 if self.h_power == 2 else length
@@ -354,8 +353,10 @@ class MLMCMOO(Algorithm):
         return -ascent, {**state, "lam": new, "theta": theta, "mu": mu, "z": z, "main": -main}
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
-        """own_residual |G lam + c_t J mu|, complementarity max_j |c_t mu_j g_j|, multiplier_j = c_t mu_j,
-        u_ratio (of U before it is clipped), inner_ratio: eta over the bound that its stability has,
+        """Columns of the residual, complementarity, multipliers and ratios.
+
+        own_residual |G lam + c_t J mu|, complementarity max_j |c_t mu_j g_j|, multiplier_j = c_t mu_j,
+        u_ratio (of U before it is clipped), inner_ratio: eta over its largest stable value,
         2 / (1/gamma_1 + tr M / |G theta|).
         """
         out = {"own_residual": state["own"], "complementarity": state["comp"]}
@@ -370,7 +371,7 @@ def tangent_to_simplex(x: Float[Tensor, "R n"], v: Float[Tensor, "R n"]) -> Floa
     """Projection of v onto the tangent cone of the simplex at x: {u : 1'u = 0, u_i >= 0 where x_i = 0}.
 
     u_i = v_i - tau where x_i > 0, max(v_i - tau, 0) elsewhere, tau such that they sum to 0: coordinates at 0
-    join in the order of their v, largest first, as long as v_i exceeds the mean of those in.
+    join in the order of their v, largest first, as long as v_i exceeds the mean of those that have joined.
     """
     free = x > 0
     key = torch.where(free, torch.inf, v)

@@ -22,10 +22,9 @@ from mobench.solvers import project_simplex
 
 @dataclass(frozen=True, kw_only=True)
 class MoCo(Weighting):
-    """Min-norm weights by single gradient steps, on tracked gradients; it ignores the preference. lambda
-    starts at 1/M.
+    """Min-norm weights by single gradient steps, on tracked gradients; it ignores the preference.
 
-    The order of a step is: gradients, lambda, x; each uses the newest of the others.
+    lambda starts at 1/M. The order of a step is: gradients, lambda, x; each uses the newest of the others.
 
     Fields: `weight_step`: gamma > 0. `weight_decay`: exponent of its decay. `regularization`: rho >= 0.
     Columns `lambda_1`..: the weights of the step before the recorded one.

@@ -20,8 +20,9 @@ from mobench.solvers import project_simplex
 
 @dataclass(frozen=True, kw_only=True)
 class MoDo(Algorithm):
-    """Min-norm weights by single gradient steps that are unbiased, because two samples give the two factors
-    of the Gram matrix; it ignores the preference. lambda starts at 1/M.
+    """Min-norm weights by single unbiased gradient steps; it ignores the preference.
+
+    They are unbiased because two samples give the two factors of the Gram matrix. lambda starts at 1/M.
 
     Fields: `weight_step`: gamma > 0. `regularization`: rho >= 0.
     Columns `lambda_1`..: the weights of the step before the recorded one.

@@ -25,13 +25,14 @@ TOURNAMENTS = {"rank": "comp_by_rank_and_crowding", "dominance": "comp_by_dom_an
 
 @dataclass(frozen=True, kw_only=True)
 class NSGAII(Population):
-    """With pymoo's operators: rank and crowding survival, binary tournament, simulated binary crossover,
-    polynomial mutation; no child equals another one or a parent. T steps are T evaluations of n members.
+    """Non-dominated sorting with pymoo's operators.
 
-    A member whose objectives are not finite never becomes a parent. Where fewer than two different members
-    are known (all started from one point, or diverged), the next generation is drawn uniformly from the box.
-    Parents keep the values of the sample on which they were evaluated as candidates; with oracle=epochs all
-    candidates of a generation see the same one.
+    They are rank and crowding survival, binary tournament, simulated binary crossover and polynomial
+    mutation; no child equals another one or a parent. T steps are T evaluations of n members. A member whose
+    objectives are not finite never becomes a parent. Where fewer than two different members are known (all
+    started from one point, or diverged), the next generation is drawn uniformly from the box. Parents keep
+    the values of the sample on which they were evaluated as candidates; with oracle=epochs all candidates of
+    a generation see the same one.
 
     Fields: crossover_prob, crossover_eta, mutation_prob, mutation_eta: of the operators. mutation_mode: what
     mutation_prob is of: "individual" (it mutates at all, then each variable with probability min(1/2, 1/P),
@@ -157,15 +158,15 @@ class Operators:
         """Places of the best n; they become the parents."""
         from pymoo.core.population import Population as Individuals
 
-        everyone = Individuals.new("X", x, "F", F)
+        individuals = Individuals.new("X", x, "F", F)
         chosen = self.survival.do(
-            self.problem, everyone, n_survive=n, random_state=self.rng, return_indices=True
+            self.problem, individuals, n_survive=n, random_state=self.rng, return_indices=True
         )
-        self.parents = everyone[chosen]
+        self.parents = individuals[chosen]
         return [int(i) for i in chosen]
 
     def children(self, n: int) -> Float[np.ndarray, "c P"]:
         """At most n: fewer where mating gave nothing but duplicates a hundred times."""
         born = self.mating.do(self.problem, self.parents, n, algorithm=self.contest, random_state=self.rng)
-        found = np.asarray(born.get("X"), dtype=np.float64)
-        return found.reshape(len(born), self.problem.n_var)
+        X = np.asarray(born.get("X"), dtype=np.float64)
+        return X.reshape(len(born), self.problem.n_var)

@@ -25,7 +25,7 @@ from mobench.core.sets import Box, Free, Set
 from mobench.errors import ConfigError
 
 LARGEST = 20_000  # variables: the last layer alone has `hidden` times as many parameters
-LEAST = 1e-3  # smallest entry of a drawn preference, as of those that users get by default
+LEAST = 1e-3  # smallest entry of a drawn preference, as of default preferences
 DECAYS = (0.9, 0.999)  # of Adam's averages
 TINY = 1e-8  # beside the square root in Adam
 
@@ -41,7 +41,7 @@ class Forward(NamedTuple):
 
 
 class Backward(NamedTuple):
-    """Derivatives of m scalars by what the layers add up, at each preference."""
+    """Derivatives of m scalars by the sums of the layers, before ReLU, at each preference."""
 
     first: Float[Tensor, "S K m h"]
     second: Float[Tensor, "S K m h"]
@@ -105,8 +105,9 @@ class Model:
         return Backward(first, second, last)
 
     def gramian(self, at: Forward, by: Backward) -> Float[Tensor, "S K m m"]:
-        """Inner products of the gradients by phi of the m scalars at each preference: a layer's gradient is
-        an outer product of its input (and 1) and of what comes back.
+        """Inner products of the gradients by phi of the m scalars at each preference.
+
+        A layer's gradient is the outer product of its input (and 1) and of the derivatives by its sums.
         """
         pairs = zip((at.w, at.first, at.second), by, strict=True)
         parts = [(a.square().sum(-1) + 1.0)[..., None, None] * (d @ d.mT) for a, d in pairs]
@@ -161,17 +162,18 @@ class ParetoSet(Algorithm):
             )
 
     def misfits(self, spec: Spec) -> list[str]:
-        found = []
+        reasons = []
         if not isinstance(spec.X, Box | Free):
-            found.append(f"it gives points of a box or of the whole space, not of a {type(spec.X).__name__}")
+            X = type(spec.X).__name__
+            reasons.append(f"it gives points of a box or of the whole space, not of a {X}")
         if self.step_size != 1 or self.step_decay != 0:
-            found.append(
+            reasons.append(
                 f"it replaces points instead of taking steps, so algorithm.step_size={self.step_size} must "
                 f"be 1 and algorithm.step_decay={self.step_decay} must be 0; algorithm.lr is its network's"
             )
         if spec.P > LARGEST:
-            found.append(f"it generates at most {LARGEST} variables, but there are {spec.P}")
-        return found
+            reasons.append(f"it generates at most {LARGEST} variables, but there are {spec.P}")
+        return reasons
 
     def needs_gramian(self) -> bool:
         """Returns whether `combine` gets inner products of the gradients by phi."""
@@ -197,8 +199,8 @@ class ParetoSet(Algorithm):
         seeds = torch.zeros(R, dtype=torch.int64) if ctx.seeds is None else ctx.seeds.cpu()
         order = _groups(seeds)
         model = self._model(ctx.spec.M, P, ctx.spec.X)
-        own = [generator(int(seeds[mine[0]]), use="pareto-set") for mine in order]
-        phi = torch.from_numpy(np.stack([model.drawn(rng) for rng in own]))
+        rngs = [generator(int(seeds[mine[0]]), use="pareto-set") for mine in order]
+        phi = torch.from_numpy(np.stack([model.drawn(rng) for rng in rngs]))
         zero = torch.zeros_like(phi)
         origin = torch.empty(R, P, dtype=torch.float64, device=device)
         origin[order.flatten()] = ctx.theta[order[:, 0]].double().repeat_interleave(order.shape[1], 0)
@@ -239,12 +241,12 @@ class ParetoSet(Algorithm):
             there = fine
         last = t + 1 >= int(host[0, 1])
         drawn = state["own"] if last else to_device(self._draws(host[:, 0], groups, t, M), x.device)
-        given = model.forward(phi, drawn[order], origin).x
+        model_points = model.forward(phi, drawn[order], origin).x
         target = torch.empty_like(x)
-        target[order.flatten()] = given.flatten(0, 1).to(x.dtype)
+        target[order.flatten()] = model_points.flatten(0, 1).to(x.dtype)
         d = target - x
         d = d + (target - (x + d))  # the difference, rounded, does not lead there
-        d = torch.where(there.unsqueeze(1), d, torch.nan)  # what has left does not come back
+        d = torch.where(there.unsqueeze(1), d, torch.nan)  # a run that has left does not come back
         parts = {key: _parts(part, order) for key, part in (("phi", phi), ("m", m), ("v", v))}
         return d, {**state, **parts, "drawn": drawn, "there": there}, info
 
@@ -259,7 +261,7 @@ class ParetoSet(Algorithm):
         w: Float[Tensor, "R M"],
         order: Int[Tensor, "S K"],
     ) -> tuple[Backward, Tensor, Info]:
-        """Derivatives of sum_m u_m f_m, 0 of runs that have left; which of them are there; the report."""
+        """Derivatives of sum_m u_m f_m (0 of runs that have left), the mask of runs left, and the report."""
         column = fine.unsqueeze(1)
         F = torch.where(column, F, 1.0)
         if not self.needs_gramian():

@@ -51,6 +51,6 @@ class PBI(Weighting):
         f = F - state["z"]
         across = f - (f * v).sum(1, keepdim=True) * v
         d2 = torch.linalg.vector_norm(across, dim=1, keepdim=True)
-        # what rounding leaves of a point on the ray has no direction
+        # on the ray `across` is rounding alone, which has no direction
         off = d2 > 1e-14 * torch.linalg.vector_norm(f, dim=1, keepdim=True)
         return v + self.theta * torch.where(off, across / d2, 0.0), state, Info()

@@ -26,11 +26,11 @@ def orders(keys: Int[Tensor, " R"], t: int, M: int) -> Int[Tensor, "R M M"]:
 
 @dataclass(frozen=True, kw_only=True)
 class PCGrad(Weighting):
-    """Each gradient loses its parts along those that it conflicts with, one after the other; it ignores the
-    preference.
+    """Each gradient loses its parts along those that it conflicts with; it ignores the preference.
 
-    Done on coefficients of the gradients, by their Gram matrix, for all m at once. A gradient of length 0
-    projects nothing. The random order is a function of the run's seed and of the step.
+    It loses one after the other. This is done on coefficients of the gradients, by their Gram matrix, for all
+    m at once. A gradient of length 0 projects nothing. The random order is a function of the run's seed and
+    of the step.
 
     Source: Yu et al. 2020 (PCGrad), Algorithm 1.
     """
@@ -61,16 +61,16 @@ def _projected(G: Float[Tensor, "R M M"], order: Int[Tensor, "R M M"]) -> Float[
     xp, (G_,) = arrays(G)
     R, M = G_.shape[:2]
     order_ = order.numpy() if xp is np else order.to(G.device)
-    own = integers(G_, M)
+    objective = integers(G_, M)
     run = integers(G_, R)[:, None]
     V = zeros(G_, R, M, M)
-    V[:, own, own] = 1.0
+    V[:, objective, objective] = 1.0
     square = xp.diagonal(G_, 0, 1, 2)
     with np.errstate(all="ignore"):
         for k in range(M):
             j = order_[:, :, k]
             inner = (G_[run, j] * V).sum(-1)
             length = square[run, j]
-            conflict = (inner < 0) & (j != own) & (length > 0)
-            V[run, own, j] -= xp.where(conflict, inner / length, 0.0)
+            conflict = (inner < 0) & (j != objective) & (length > 0)
+            V[run, objective, j] -= xp.where(conflict, inner / length, 0.0)
     return tensor(V.sum(1), G.dtype)

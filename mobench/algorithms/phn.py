@@ -43,10 +43,10 @@ class PHN(ParetoSet):
         return self.rule == "epo"
 
     def misfits(self, spec: Spec) -> list[str]:
-        found = super().misfits(spec)
+        reasons = super().misfits(spec)
         if self.rule == "epo" and not spec.positive:
-            found.append("algorithm.rule=epo needs objectives >= 0, but the problem's can be negative")
-        return found
+            reasons.append("algorithm.rule=epo needs objectives >= 0, but the problem's can be negative")
+        return reasons
 
     def combine(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, w: Float[Tensor, "R M"]

@@ -74,8 +74,8 @@ def returning(
     size, and two rows keep the halves apart.
     """
     R, M = slope.shape
-    own = torch.eye(M, dtype=G.dtype, device=G.device).expand(R, M, M)
-    rows = torch.cat([own, slope.unsqueeze(1)], dim=1)
+    units = torch.eye(M, dtype=G.dtype, device=G.device).expand(R, M, M)
+    rows = torch.cat([units, slope.unsqueeze(1)], dim=1)
     C, scale = cosines(rows @ G @ rows.mT)
     gains = torch.where(scale[:, :M] > 0, 1.0 / scale[:, :M], 0.0).unsqueeze(2) * C[:, :M]
     top = gains.abs().amax((1, 2)).clamp_min(1e-300)
@@ -92,5 +92,5 @@ def returning(
     c = torch.zeros(R, M + 3, dtype=G.dtype, device=G.device)
     c[:, M + 1] = 1.0
     c[:, M + 2] = -1.0
-    found = lp(c, A, b)
-    return found._replace(x=2.0 * found.x[:, : M + 1]), scale
+    solution = lp(c, A, b)
+    return solution._replace(x=2.0 * solution.x[:, : M + 1]), scale

@@ -83,16 +83,16 @@ class PMTL(Weighting):
         return U / torch.linalg.vector_norm(U, dim=-1, keepdim=True)
 
     def init(self, ctx: Context) -> State:
-        own = ray(ctx.prefs)
-        R = len(own)
+        preference_rays = ray(ctx.prefs)
+        R = len(preference_rays)
         steps = self.phase1_steps
         if steps is None:  # whole steps; 0.29 * 100 is a little less than 29
             steps = math.floor(self.phase1 * ctx.steps + 1e-9)
         last = torch.full((R,), steps, dtype=torch.int64)
-        searching = torch.ones(R, dtype=torch.bool, device=own.device)
+        searching = torch.ones(R, dtype=torch.bool, device=preference_rays.device)
         # all runs have the same rays, which are in memory once
         rays = self._references(ctx).expand(R, -1, -1)
-        return {"rays": rays, "ray": own, "phase1_steps": last, "searching": searching}
+        return {"rays": rays, "ray": preference_rays, "phase1_steps": last, "searching": searching}
 
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
@@ -108,14 +108,14 @@ class PMTL(Weighting):
         state = {**state, "searching": searching}
         if not self.until_feasible or bool(searching.all()):
             return w, state, Info(residual, failed)
-        other, _, found = self._phase2(F, G, state)
-        assert found.kkt is not None
-        assert found.fail is not None
+        other, _, info = self._phase2(F, G, state)
+        assert info.kkt is not None
+        assert info.fail is not None
         w = torch.where(searching.unsqueeze(-1), w, other)
         return (
             w,
             state,
-            Info(torch.where(searching, residual, found.kkt), torch.where(searching, failed, found.fail)),
+            Info(torch.where(searching, residual, info.kkt), torch.where(searching, failed, info.fail)),
         )
 
     def _phase2(
@@ -129,8 +129,6 @@ class PMTL(Weighting):
     def _min_norm(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"], state: State, objectives: bool
     ) -> Solution:
-        """Weights of the objectives at the min-norm point of the rows W_j J where F is outside of the sector,
-        and of the gradients.
-        """
+        """Weights of the min-norm point of the active rows W_j J and, with `objectives`, of the gradients."""
         solver = min_norm if self.subproblem == "exact" else reference.min_norm
         return sector_min_norm(state["rays"][0], state["ray"], G, F, objectives, solver)

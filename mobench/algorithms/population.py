@@ -26,8 +26,10 @@ Memory = dict[str, np.ndarray]
 
 
 class Now(NamedTuple):
-    """One population in a step, float64 on the CPU: members x (n, P), their values (n, K) of which the first
-    M are objectives, and its memory, arrays with n first.
+    """One population in a step, float64 on the CPU.
+
+    Members x (n, P), their values (n, K), of which the first M are objectives, and its memory, arrays with n
+    first.
     """
 
     x: Float[np.ndarray, "n P"]
@@ -46,9 +48,7 @@ class Now(NamedTuple):
 
 
 class Next(NamedTuple):
-    """The members of the next generation (after the last step: the answer), the memory,
-    and whether something failed.
-    """
+    """Members of the next generation (after the last step: the answer), memory, whether a solve failed."""
 
     x: Float[np.ndarray, "n P"]
     memory: Memory
@@ -88,22 +88,22 @@ class Population(Algorithm):
             )
 
     def misfits(self, spec: Spec) -> list[str]:
-        found = []
+        reasons = []
         if not isinstance(spec.X, Box):
-            found.append(
+            reasons.append(
                 "it searches a box; choose space=full (all variables) or space=subspace (a few directions)"
             )
         if self.step_size != 1 or self.step_decay != 0:
-            found.append(
+            reasons.append(
                 f"it replaces generations instead of taking steps, so algorithm.step_size={self.step_size} "
                 f"must be 1 and algorithm.step_decay={self.step_decay} must be 0"
             )
         missing = [name for name in self.packages if importlib.util.find_spec(name) is None]
         if missing:
-            found.append(
+            reasons.append(
                 f"it needs {' and '.join(missing)}, not installed here; use pip install '.[baselines]'"
             )
-        return found
+        return reasons
 
     def init(self, ctx: Context) -> State:
         seeds = torch.zeros(len(ctx.prefs), dtype=torch.int64) if ctx.seeds is None else ctx.seeds.clone()
@@ -119,7 +119,7 @@ class Population(Algorithm):
         return {"seed": seeds, "steps": steps, "memory": self.memory(ctx)}
 
     def load(self) -> None:
-        """Import what takes long before the clock of the steps runs."""
+        """Import slow libraries before the clock of the steps runs."""
 
     @abstractmethod
     def memory(self, ctx: Context) -> State:
@@ -139,23 +139,25 @@ class Population(Algorithm):
         members, values = (part.detach().cpu().double().numpy() for part in (x, point.values()))
         before = {key: _array(value) for key, value in state["memory"].items()}
         after = {key: value.copy() for key, value in before.items()}
-        wanted = np.empty_like(members)
+        next_members = np.empty_like(members)
         failed = np.zeros(len(members), dtype=bool)
         seeds = state["seed"].cpu().numpy()
         last = t + 1 >= int(state["steps"][0])
         for seed in np.unique(seeds).tolist():
             mine = seeds == seed
-            own = {key: value[mine] for key, value in before.items()}
-            found = self.generation(Now(members[mine], values[mine], own, point.M, box, int(seed), t, last))
-            wanted[mine] = found.x
-            failed[mine] = found.failed
-            for key, value in found.memory.items():
+            memory = {key: value[mine] for key, value in before.items()}
+            result = self.generation(
+                Now(members[mine], values[mine], memory, point.M, box, int(seed), t, last)
+            )
+            next_members[mine] = result.x
+            failed[mine] = result.failed
+            for key, value in result.memory.items():
                 after[key][mine] = value
-        memory = {key: torch.from_numpy(after[key]).to(value) for key, value in state["memory"].items()}
-        target = torch.from_numpy(wanted).to(x)
+        tensors = {key: torch.from_numpy(after[key]).to(value) for key, value in state["memory"].items()}
+        target = torch.from_numpy(next_members).to(x)
         d = target - x
         d = d + (target - (x + d))  # the difference, rounded, does not lead there
-        return d, {**state, "memory": memory}, Info(fail=torch.from_numpy(failed).to(x.device))
+        return d, {**state, "memory": tensors}, Info(fail=torch.from_numpy(failed).to(x.device))
 
 
 def _array(value: Tensor) -> np.ndarray:

@@ -13,9 +13,7 @@ SAMPLES = 2**13  # points of the box that estimate a volume of more than three d
 def improvements_plane(
     S: Float[np.ndarray, "n 2"], C: Float[np.ndarray, "c 2"], ref: Float[np.ndarray, " 2"]
 ) -> Float[np.ndarray, " c"]:
-    """Exact, M = 2: the integral over f_1 from c_1 to ref_1 of (h(f_1) - c_2)_+,
-    where h is the staircase of S below ref_2.
-    """
+    """Exact for M = 2: integral of (h(f_1) - c_2)_+ from c_1 to ref_1, h the staircase of S below ref_2."""
     inside = S[(ref > S).all(1)]
     order = np.lexsort((inside[:, 1], inside[:, 0]))
     first = inside[order, 0]
@@ -34,12 +32,12 @@ def greedy(
     ref: Float[np.ndarray, " M"],
     rng: np.random.Generator,
 ) -> list[int]:
-    """Places of min(count, c) candidates in the order of their choice, each the one that adds most to what S
-    and those before it dominate below `ref`. Where none adds anything, the first that is left.
+    """Indices of min(count, c) candidates in the order of their choice.
 
-    M = 2: in closed form. M = 3: by `hypervolume`. M > 3: the share of 8,192 uniform points between the
-    smallest values and `ref`, the same for all candidates; exact volumes of a thousand sets would take
-    minutes.
+    Each is the one that adds most to the volume that S and those before it dominate below `ref`; where none
+    adds anything, the first that is left. M = 2: in closed form. M = 3: by `hypervolume`. M > 3: the share of
+    8,192 uniform points between the smallest values and `ref`, the same for all candidates; exact volumes of
+    a thousand sets would take minutes.
     """
     M = C.shape[1]
     chosen: list[int] = []

@@ -20,12 +20,12 @@ from mobench.core.random import seed_for
 
 @dataclass(frozen=True)
 class Surrogate:
-    """Posterior in closed form, all M objectives at once: a thousand small steps of an optimiser ask for it,
-    and the model that was fitted takes ten times as long to say the same.
+    """Posterior in closed form, all M objectives at once.
+
+    A thousand small steps of an optimiser evaluate it, and the fitted model takes ten times as long.
 
     Fields: U (n, d) inputs; constants, scales, lengths, each (M, 1, 1); alpha (M, n, 1), L (M, n, n): K + v
-    I = L L^T; failed: whether hyper-parameters of some objective could not be fitted and are those it began
-    with.
+    I = L L^T; failed: whether a fit failed and left the hyper-parameters of some objective at their start.
     """
 
     U: Float[Tensor, "n d"]
@@ -49,18 +49,18 @@ def matern(
     u: Float[Tensor, "b d"], v: Float[Tensor, "n d"], length: Float[Tensor, "M 1 1"]
 ) -> Float[Tensor, "M b n"]:
     """k(r) = (1 + z + z^2/3) exp(-z), z = sqrt(5) r, for each length."""
-    # what cancels near 0 is of no account: k is smooth in r^2. The slope of a root at 0 is none, that of k is
-    # 0
+    # cancellation near 0 does not matter, since k is smooth in r^2; the root has no slope at 0, and k has 0
     square = u.square().sum(1, keepdim=True) + v.square().sum(1) - 2.0 * u @ v.T
     z = math.sqrt(5.0) * square.clamp_min(1e-20).sqrt() / length
     return (1.0 + z + z.square() / 3.0) * torch.exp(-z)
 
 
 def fit(U: Float[Tensor, "n d"], Y: Float[Tensor, "n M"], seed: int) -> Surrogate:
-    """Hyper-parameters of largest posterior density, by botorch, objective by objective: inputs in [0, 1]^d,
-    outputs of mean 0 and variance 1. One length for all inputs, with the prior that grows with sqrt(d)
-    (Hvarfner et al. 2024), so that fifty variables do not leave every pair of points uncorrelated;
-    noise >= 1e-4 with botorch's own prior.
+    """Hyper-parameters of largest posterior density, by botorch, objective by objective.
+
+    Inputs in [0, 1]^d, outputs of mean 0 and variance 1. One length for all inputs, with the prior that grows
+    with sqrt(d) (Hvarfner et al. 2024), so that fifty variables do not leave every pair of points
+    uncorrelated; noise >= 1e-4 with botorch's prior.
     """
     models = []
     failed = False

@@ -23,7 +23,7 @@ class PropFair(LS):
 
         B - f >= threshold:   fn = -log(1 - f / B)
         below, "linear":      fn = f / B                     (slope 1 / B; public code of the OMD-TCH paper)
-        below, "huber":       fn continued with its tangent  (slope 1 / threshold; the method's own paper)
+        below, "huber":       fn continued with its tangent  (slope 1 / threshold; the method's paper)
 
     Fields: `baseline`: B > 0. `threshold` > 0, less than B. `below`: linear | huber. Column
     `below_threshold`: share of objectives with B - f < threshold at recorded steps.

@@ -1,5 +1,4 @@
-"""Pareto set learning: a network maps preferences to points of which Gaussian processes expect the best;
-batches are evaluated.
+"""Pareto set learning: a network maps preferences to the best points by Gaussian processes of objectives.
 
 h* = argmin_h E_w [ max_m w_m (l_m(h(w)) - z_m) + rho sum_m l_m(h(w)) ],   l = mean - lcb std,
 w ~ Dirichlet(1) batch = B points of { h*(w) } by greedy hypervolume improvement of l over the archive
@@ -80,13 +79,13 @@ class PSL(Population):
             raise ConfigError(f"algorithm.lr={self.lr} must be > 0, and finite.")
 
     def misfits(self, spec: Spec) -> list[str]:
-        found = super().misfits(spec)
+        reasons = super().misfits(spec)
         if self.max_variables < spec.P:
-            found.append(
+            reasons.append(
                 f"it models at most algorithm.max_variables={self.max_variables} variables by Gaussian "
                 f"processes, but there are {spec.P}; choose space=subspace"
             )
-        return found
+        return reasons
 
     def load(self) -> None:
         load()
@@ -108,7 +107,7 @@ class PSL(Population):
         x[:, now.t] = now.x
         values[:, now.t] = now.values
         memory = {"x": x, "values": values}
-        # in the order of evaluation: what comes out does not depend on how the memory is laid out
+        # in the order of evaluation: the result does not depend on the memory's layout
         X, F = (
             part[:, : now.t + 1].swapaxes(0, 1).reshape(-1, part.shape[2])
             for part in (x, values[..., : now.M])
@@ -166,9 +165,7 @@ class PSL(Population):
 
 
 class ParetoSet:
-    """The Pareto set model: w -> u in [0, 1]^d, with PyTorch's initialisation of linear layers;
-    float32 between float64.
-    """
+    """The model w -> u in [0, 1]^d, initialised as PyTorch's linear layers; float32 between float64."""
 
     def __init__(self, M: int, d: int, rng: np.random.Generator) -> None:
         self.parameters: list[Tensor] = []

@@ -1,5 +1,4 @@
-"""q-FFL:  minimise sum_m f_m^(q+1) / (q + 1)  with steps scaled by an estimate of the local Lipschitz
-constant.
+"""q-FFL:  minimise sum_m f_m^(q+1) / (q + 1)  with steps of 1 / an estimated local Lipschitz constant.
 
 theta <- theta - sum_m f_m^q g_m / sum_m h_m,   h_m = q f_m^(q-1) |g_m|^2 + L f_m^q,   L = 1 / alpha
 """
@@ -46,6 +45,6 @@ class QFFL(Weighting):
         assert G is not None
         F = F.clamp_min(SMALLEST)
         power = F**self.q
-        # h / L, so that the loop's own factor alpha makes the step
+        # h / L, so that the loop's factor alpha makes the step
         scaled = self.schedule(t) * self.q * power / F * G.diagonal(dim1=1, dim2=2) + power
         return power / scaled.sum(-1, keepdim=True), state, Info()

@@ -20,8 +20,9 @@ from mobench.solvers.host import on_host
 
 @dataclass(frozen=True, kw_only=True)
 class STCHSet(Weighting):
-    """The points of a seed share the objectives: each is to be small at one of them. `preferences=K` makes K
-    points, and preferences are not used.
+    """The points of a seed share the objectives: each is to be small at one of them.
+
+    `preferences=K` makes K points; preferences are not used.
 
     Fields: `mu`, `nu` > 0: smoothing of the largest objective and of the best point; -> 0 gives the
     Tchebycheff set scalarization. `ideal`: z as in TCH.

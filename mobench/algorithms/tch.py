@@ -17,9 +17,7 @@ from mobench.errors import ConfigError, choose
 
 
 def ideal_point(z: str | Real | Sequence[Real], ctx: Context) -> Float[Tensor, "*R M"]:
-    """z as M entries, or (R, M): "problem" is the ideal point that the problem declares,
-    a number M equal ones.
-    """
+    """z as M entries or (R, M); "problem": the problem's ideal point; a number is repeated M times."""
     M = ctx.spec.M
     if isinstance(z, str):
         choose("algorithm.ideal", z, ("problem",))

@@ -44,5 +44,5 @@ class UPGrad(Mixed):
         self, J: Float[Tensor, "M P"], state: State, r: int
     ) -> tuple[Float[Tensor, " M"], Float[Tensor, " P"], float, bool]:
         u = state["u"][r]
-        found = nearest(J, torch.eye(len(J), dtype=u.dtype, device=u.device))
-        return found.x.mT.mv(u), found.d.mT.mv(u), found.residual, found.failed
+        projected = nearest(J, torch.eye(len(J), dtype=u.dtype, device=u.device))
+        return projected.x.mT.mv(u), projected.d.mT.mv(u), projected.residual, projected.failed

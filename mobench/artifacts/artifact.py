@@ -9,8 +9,8 @@ caption:
         a.figure(fig)
         a.claim("epo-exact", Share(rows["angle_deg"] < 1, at_least=0.9, that="within 1° of the ray"))
 
-The texts of its claims are data, in `experiments/<paper>/claims.yaml` (`mobench.artifacts.claims`); what is
-measured and asked is a check (`mobench.artifacts.checks`).
+The texts of its claims are data, in `experiments/<paper>/claims.yaml` (`mobench.artifacts.claims`); a check
+compares what is measured with its tolerance (`mobench.artifacts.checks`).
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class Artifact:
     claims: list[Claim] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)  # overrides that are not the artifact's own settings
-    only: Sequence[str] | None = None  # patterns of the jobs that were asked for, where others are left out
+    changed: list[str] = field(default_factory=list)  # overrides of the artifact's settings
+    only: Sequence[str] | None = None  # patterns of the jobs to be run, where others are left out
     refused: Mapping[str, str] = field(default_factory=dict)  # of a board: pairs that do not fit, and why
     paper: PaperConfig = field(default_factory=PaperConfig)
     # the figure's data sets and the labels of their data, in the order of its panels
@@ -103,7 +103,7 @@ class Artifact:
     references: dict[str, list[str]] = field(
         default_factory=dict
     )  # claims of other artifacts that this one shows, too
-    apart: bool = False  # what was changed is judged by itself, and not counted
+    apart: bool = False  # drawn with other settings: judged by itself, and not counted
 
     def __post_init__(self) -> None:
         if (rounded := self._rounded(self.jobs)) is not None:
@@ -148,8 +148,8 @@ class Artifact:
 
         Args:
             id: as claims.yaml writes it, placeholders included.
-            check: what was measured, and what is asked.
-            reason: a cause that depends on the rows, before that of claims.yaml; given only where the check
+            check: the measured values and their tolerance.
+            reason: a cause that depends on the rows, before that of claims.yaml; written only where the check
                 does not hold in full.
             remark: what a reader must know whatever the verdict, before that of claims.yaml.
             interval: a 95 % interval of what was measured over the seeds, in words; shown where fewer seeds
@@ -159,7 +159,7 @@ class Artifact:
             seeds: how many of the paper's seeds it is about, likewise.
             words: what fills the placeholders of the text.
         """
-        id, text = self.texts.find(id, words, own=False)
+        id, text = self.texts.find(id, words, is_check=False)
         text = replace(
             text,
             rests_on=text.rests_on if rests_on is None else tuple(rests_on),
@@ -172,7 +172,7 @@ class Artifact:
 
         At smoke scale only those with `any_scale` are decided. Arguments as for `claim`.
         """
-        id, text = self.texts.find(id, words, own=True)
+        id, text = self.texts.find(id, words, is_check=True)
         self._judge(id, text, check, reason, remark, "")
 
     def refer(self, artifact: str, *claims: str) -> None:
@@ -183,36 +183,36 @@ class Artifact:
         """Adds the claim, or the check of ours, with its verdict (`artifacts.verdict`) and reasons."""
         used = self._used(text.rests_on)
         lost = self._lost(text, used)
-        limits = [] if text.own else self._limits(text, used, interval)
-        cannot = (self._cannot_check(text) if text.own else self._cannot_judge(text, used)) or ""
+        limits = [] if text.is_check else self._limits(text, used, interval)
+        cannot = (self._cannot_check(text) if text.is_check else self._cannot_judge(text, used)) or ""
         leans = {True: "holds", False: "fails", "partial": "partly", None: ""}[check.holds]
         decision = (decide_apart if self.apart else decide)(
             Evidence(
-                own=text.own,
+                own=text.is_check,
                 holds=check.holds,
                 failure=check.failure,
                 cannot=cannot,
-                undecided=check.why or ("" if text.own else reason),
+                undecided=check.why or ("" if text.is_check else reason),
                 lost=lost,
                 limits=tuple(limits),
                 exact=text.exact,
             )
         )
         before = [self._with_other_settings(), *limits] if self.apart else list(limits)
-        if lost and not text.own and not decision.reason.startswith(lost):
+        if lost and not text.is_check and not decision.reason.startswith(lost):
             before.insert(0, f"{lost}; the others are measured.")
-        if not text.own and (rounded := self._rounded(used)) is not None:
+        if not text.is_check and (rounded := self._rounded(used)) is not None:
             before.append(rounded)
-        said = [*before, decision.reason]
+        reasons = [*before, decision.reason]
         if decision.causes:
             causes = () if check.holds is True else (reason, text.cause(check.holds))
-            said += [*causes, remark, text.remark]
-        elif lost and decision.reason.startswith(lost) and not text.own and not self.apart:
-            said.append(reason)  # why they were lost, as far as the artifact knows
+            reasons += [*causes, remark, text.remark]
+        elif lost and decision.reason.startswith(lost) and not text.is_check and not self.apart:
+            reasons.append(reason)  # why they were lost, as far as the artifact knows
         if decision.verdict == "not reproduced":
-            said.append(second_look(self.id, id))
+            reasons.append(second_look(self.id, id))
         if text.answer:
-            said.append(f"The authors' answer: {text.answer}")
+            reasons.append(f"The authors' answer: {text.answer}")
         self._add(
             Claim(
                 id,
@@ -223,11 +223,11 @@ class Artifact:
                 check.tolerance,
                 self.scale,
                 decision.verdict,
-                " ".join(dict.fromkeys(part for part in said if part)),
+                " ".join(dict.fromkeys(part for part in reasons if part)),
                 text.timed,
                 tuple(used),
                 tuple(vars(gauge) for gauge in check.gauges),
-                leans if cannot and not text.own and not lost else "",
+                leans if cannot and not text.is_check and not lost else "",
             )
         )
 
@@ -306,8 +306,8 @@ class Artifact:
             return why
         if stand_ins := self.stand_ins(used):
             papers = " and ".join(self.paper.data) or "other data"
-            found = "; ".join(stand_ins)
-            return f"The paper's data are {papers}; measured on {found}. Decided by: {self.decides}."
+            used_data = "; ".join(stand_ins)
+            return f"The paper's data are {papers}; measured on {used_data}. Decided by: {self.decides}."
         if self.scale != "paper" and any(job.data is not None for job in used.values()):
             fewer = f"The paper's data at {self.scale} scale: fewer steps or smaller networks."
             return f"{fewer} Decided by: {self.decides}."
@@ -342,12 +342,11 @@ class Artifact:
         few = {name: count for name, count in counts.items() if count[0] < count[1]}
         if not few:
             return None
-        own, of = min(few.values())
-        said = f"{own} of the paper's {of} seeds"
+        fewest = min(few.values())
+        words = f"{fewest[0]} of the paper's {fewest[1]} seeds"
         if len(set(counts.values())) == 1:
-            return said
-        fewest = [name for name, count in counts.items() if count == (own, of)]
-        return f"{said} in {listed(fewest)}"
+            return words
+        return f"{words} in {listed(name for name, count in counts.items() if count == fewest)}"
 
     @property
     def badge(self) -> str:
@@ -355,9 +354,9 @@ class Artifact:
         every = sorted({job.data for job in self.jobs.values() if job.data is not None})
         labels = [one for one in every if not any(other.endswith(f": {one}") for other in every)]
         kind = labels[0].partition(": ")[0] + ": " if labels else ""
-        if len(labels) > 1 and all(label.startswith(kind) for label in labels):  # said once
+        if len(labels) > 1 and all(label.startswith(kind) for label in labels):  # written once
             labels = [labels[0], *(label.removeprefix(kind) for label in labels[1:])]
-        few = "smoke scale: not judged" if self.scale == "smoke" else f"{self.scale} scale"
+        scale = "smoke scale: not judged" if self.scale == "smoke" else f"{self.scale} scale"
         if not labels:
             return "Smoke scale: not judged." if self.scale == "smoke" else ""
         other = " (not the paper's)" if self.stand_ins() and self.paper.data else ""
@@ -368,12 +367,12 @@ class Artifact:
             ends = {label.rpartition(", ")[1:] for label in names.values()}
             end = "".join(ends.pop()) if len(names) > 1 and len(ends) == 1 else ""
             end = end if end.startswith(", ") else ""
-            what = kind.removesuffix(": ") + end
-            return f"Data{other}, {what}. {_by_panel(names, kind, end)}. {few[0].upper()}{few[1:]}."
-        return f"Data{other}: {'; '.join(labels)}. {few[0].upper()}{few[1:]}."
+            shared = kind.removesuffix(": ") + end
+            return f"Data{other}, {shared}. {_by_panel(names, kind, end)}. {scale[0].upper()}{scale[1:]}."
+        return f"Data{other}: {'; '.join(labels)}. {scale[0].upper()}{scale[1:]}."
 
     def figure(self, figure: Any) -> None:
-        """Takes the picture: PDF with embedded fonts, and PNG; its width, letters and badge see `style`."""
+        """Takes the picture and writes it as PDF with embedded fonts and as PNG, in the format of `style`."""
         import matplotlib.pyplot as plt
 
         from mobench.artifacts import style  # plotting, which commands that draw nothing need not import
@@ -396,7 +395,7 @@ class Artifact:
         given: Sequence[str] = (),
         bold: Collection[Cell] = (),
     ) -> None:
-        """Takes the table, as a frame or line by line: CSV (full precision), Markdown and LaTeX (rounded).
+        """Takes a frame, or its lines, and writes CSV (full precision), Markdown and LaTeX (rounded).
 
         A column `runs` of `RunCount` says how many runs each row rests on. Where some did not finish, every
         cell of the row says so, but those of the columns `given`: names, settings, published or exact values,
@@ -404,19 +403,19 @@ class Artifact:
         mean, and the cells `bold`, by row and column, are in bold type.
         """
         frame = frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(list(frame))
-        shown = frame.map(lambda x: (float_format % x) if isinstance(x, float) and not pd.isna(x) else x)
-        shown = shown.astype(object).where(frame.notna(), "–")
+        formatted = frame.map(lambda x: (float_format % x) if isinstance(x, float) and not pd.isna(x) else x)
+        formatted = formatted.astype(object).where(frame.notna(), "–")
         unknown = [name for name in given if name not in frame]
         if unknown:
             raise ValueError(f"given: the table has no columns {unknown}; it has {list(frame)}")
-        shown = with_spreads(shown, frame)
+        formatted = with_spreads(formatted, frame)
         if "runs" in frame:
             notes = [r.short if isinstance(r, RunCount) else "" for r in frame["runs"]]
-            for name in [n for n in shown if n not in (*given, "runs")]:
-                shown[name] = [f"{x}{note}" for x, note in zip(shown[name], notes, strict=True)]
+            for name in [n for n in formatted if n not in (*given, "runs")]:
+                formatted[name] = [f"{x}{note}" for x, note in zip(formatted[name], notes, strict=True)]
         self.files["table.csv"] = frame.to_csv(index=False).encode()
-        self.files["table.md"] = markdown(shown, bold).encode()
-        self.files["table.tex"] = latex(shown, bold).encode()
+        self.files["table.md"] = markdown(formatted, bold).encode()
+        self.files["table.tex"] = latex(formatted, bold).encode()
 
     def note(self, text: str) -> None:
         """Takes a deviation or decision that a reader must know; shown with the artifact."""
@@ -424,16 +423,18 @@ class Artifact:
 
 
 def _by_panel(labels: Mapping[str, str], kind: str, end: str) -> str:
-    """Returns "name: data" for each of a figure's data sets, without what all of their labels begin and end
-    with; data of an earlier one by its name, where that is shorter.
+    """Returns "name: data" for each of a figure's data sets.
+
+    The common beginning and end of the labels are left out, and the data of an earlier panel are called by
+    its name where that is shorter.
     """
-    said: list[str] = []
+    parts: list[str] = []
     known: dict[str, str] = {}
     for name, label in labels.items():
         words = label.removeprefix(kind).removesuffix(end)
         known[words] = name
-        for earlier, of in known.items():
-            if of != name and len(of) + 2 < len(earlier):
-                words = re.sub(rf"(?<![\w-]){re.escape(earlier)}(?![\w-])", f"{of}'s", words)
-        said.append(f"{name}: {words}")
-    return "; ".join(said)
+        for earlier, panel in known.items():
+            if panel != name and len(panel) + 2 < len(earlier):
+                words = re.sub(rf"(?<![\w-]){re.escape(earlier)}(?![\w-])", f"{panel}'s", words)
+        parts.append(f"{name}: {words}")
+    return "; ".join(parts)

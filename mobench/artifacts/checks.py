@@ -1,7 +1,7 @@
-"""Checks: what was measured, compared with what was asked, written by the same object.
+"""Checks compare measured values with their tolerance, and write both in words.
 
 A check is data: values, the bounds or the target that they are compared with, and how (`over`). One renderer
-writes whether it holds, what was measured and what was asked, so that text and code cannot drift:
+writes the outcome, the measured values and the tolerance, so that text and code cannot drift:
 
     >>> check = AtMost(0.013, 0.02, of="|x - x*|")
     >>> check.holds, check.measured, check.tolerance
@@ -50,7 +50,7 @@ ALONE = ""  # name of the one value of a check without names
 
 @dataclass(frozen=True)
 class Gauge:
-    """One number of a check on its axis: what was measured, and the interval in which it holds.
+    """One number of a check on its axis: the measured value, and the interval in which it holds.
 
     Args:
         of: what is measured.
@@ -128,10 +128,10 @@ class Check:
     Kinds define the five views `_holds`, `_measured`, `_tolerance`, `_why` and `_gauges`. What a caller adds:
 
     Args:
-        more: further numbers after the measured ones, of which nothing is asked.
-        note: words after the tolerance, such as what a pilot had.
+        more: further numbers after the measured ones, which are not compared with anything.
+        note: words after the tolerance, such as the result of a pilot.
         undecided: why these rows cannot decide it; then it does not hold, nor fail.
-        limited: what was run is not quite what was claimed, so it is partial at best.
+        limited: the runs are not quite those of the claim, so it is partial at best.
     """
 
     more: str = ""
@@ -187,15 +187,15 @@ class Check:
 
     @property
     def gauges(self) -> tuple[Gauge, ...]:
-        """Its numbers with their tolerances, for a reader who looks at them; none of what is no number."""
+        """Its numbers with their tolerances, to be drawn on axes; empty if it compares no numbers."""
         return tuple(self._gauges())
 
     def also(self, text: str) -> Self:
-        """Returns the same check with further numbers after the measured ones, of which nothing is asked."""
+        """Returns the same check with further numbers after the measured ones, which are not compared."""
         return replace(self, more=f"{self.more}; {text}")
 
     def because(self, text: str) -> Self:
-        """Returns the same check with words in brackets after its tolerance, such as what a pilot had."""
+        """Returns the same check with words in brackets after its tolerance, as of a pilot."""
         return replace(self, note=f"{self.note} ({text})")
 
     def provided(self, enough: bool | np.bool_ | int, otherwise: str) -> Self:
@@ -207,7 +207,7 @@ class Check:
     ) -> Self:
         """Returns the check itself, or an undecided one where all of these values are at their ceiling.
 
-        before: what was seen before they were there.
+        before: what the values were before they reached it.
         """
         lowest = min(values, default=math.nan)
         return self.provided(
@@ -217,7 +217,7 @@ class Check:
         )
 
     def partial_at_best(self, limited: bool = True) -> Self:
-        """Returns the same check, but partial where it holds: what was run is not quite what was claimed."""
+        """Returns the same check, partial where it holds: the runs are not quite those of the claim."""
         return replace(self, limited=self.limited or limited)
 
 
@@ -244,10 +244,10 @@ def _seeds_needed(numbers: Iterable[Number], half: float, distance: float) -> st
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison(Check):
-    """Values against what is asked of them.
+    """Values compared with bounds, a target or each other.
 
     Args:
-        values: what was measured, by name (`ALONE` for one value): numbers; truth values of runs for a share;
+        values: measured values, by name (`ALONE` for one value): numbers; truth values of runs for a share;
             one truth value each for a count; anything for "equal".
         over: what is compared: "each" value; the 95 % "interval" of each mean over seeds; the "share" of
             truth values of each name; their "count"; the "order" of neighbours, whose rise (`low` = 0) or
@@ -256,11 +256,11 @@ class Comparison(Check):
         low: the bound from below, one or by name; None: there is none.
         high: the bound from above, likewise.
         strict: the bounds themselves do not hold.
-        target: the value that is asked for, one or by name.
+        target: the required value, one or by name.
         by: the margin: how far from its target a value may be, how much farther than its bound a mean must
             be, by how much neighbours may miss their order.
-        agree: where there are too few seeds for an interval, all of them must lie on the side that is asked
-            for; otherwise they never hold.
+        agree: where there are too few seeds for an interval, all of them must lie on the required side;
+            otherwise they never hold.
         of: what is measured; of truth values, the condition.
         what: what is counted.
         than: what the bound or the target is ("the best baseline"); then the bound counts as measured, too.
@@ -343,7 +343,7 @@ class Comparison(Check):
         return bool((sign * (mean.values - bound) > 0).all() and distance > self.by)
 
     def _weaker(self, mean: Mean) -> bool:
-        """Says whether the interval shows the side that is asked for, and no more than the margin."""
+        """Says whether the interval lies on the required side, but by no more than the margin."""
         sign, bound = self._side
         return bool(self.by > 0 and sign * (mean.mean - bound) > mean.half)
 
@@ -362,9 +362,11 @@ class Comparison(Check):
             case "order":
                 names = list(self.values)
                 pairs = zip(names, names[1:], self.steps, strict=False)
-                asked = self.low is None  # falling: the first of two is to be the larger one
+                falling = self.low is None  # the first of two is to be the larger one
                 return _weightiest(
-                    self._failed_pair(*((a, b) if asked else (b, a)), self.by) for a, b, ok in pairs if not ok
+                    self._failed_pair(*((a, b) if falling else (b, a)), self.by)
+                    for a, b, ok in pairs
+                    if not ok
                 )
             case "smallest" | "largest":
                 others = [name for name in self.values if name != self.target]
@@ -379,12 +381,12 @@ class Comparison(Check):
         sign = 1 if self.over == "smallest" else -1
         return sign * (self.numbers[other] - self.numbers[self.target]) > 0
 
-    def _named_of(self, *names: Any) -> str:
+    def _description(self, *names: Any) -> str:
         words = " and ".join(str(name) for name in names if name != ALONE)
         return f"{self.of}, {words}".strip(", ") or "it"
 
     def _missing(self, name: Any) -> Failure:
-        return Failure("unmeasured", f"Not measured: {self._named_of(name)}.")
+        return Failure("unmeasured", f"Not measured: {self._description(name)}.")
 
     def _failed_number(self, name: Any) -> Failure:
         """Compares the interval of one number with its tolerance; a bound that is a mean has its own, too."""
@@ -405,10 +407,10 @@ class Comparison(Check):
 
     def _by_interval(self, name: Any, value: float, half: float, outside: bool, more: str) -> Failure:
         interval = f"{value - half:.4g} to {value + half:.4g}{self.unit}"
-        what = f"The 95 % interval ({self._named_of(name)}), {interval},"
+        subject = f"The 95 % interval ({self._description(name)}), {interval},"
         if outside:
-            return Failure("excluded", f"{what} has no value that is claimed.")
-        return Failure("held", f"{what} holds values that are claimed: it does not tell.{more}")
+            return Failure("excluded", f"{subject} has no value that is claimed.")
+        return Failure("held", f"{subject} holds values that are claimed: it does not tell.{more}")
 
     def _failed_interval(self, name: Any) -> Failure:
         mean = self.values[name]
@@ -429,10 +431,10 @@ class Comparison(Check):
         low, high = wilson(int(holding.sum()), holding.size)
         outside = high < float(self.low) if self.high is None else low > float(self.high)  # type: ignore[arg-type]
         ends = f"{percent(low, 1)} to {percent(high, 1)}"
-        what = f"Wilson's 95 % interval of the share ({self._named_of(name)}), {ends},"
+        subject = f"Wilson's 95 % interval of the share ({self._description(name)}), {ends},"
         if outside:
-            return Failure("excluded", f"{what} has no value that is claimed.")
-        return Failure("held", f"{what} holds values that are claimed: it does not tell.")
+            return Failure("excluded", f"{subject} has no value that is claimed.")
+        return Failure("held", f"{subject} holds values that are claimed: it does not tell.")
 
     def _failed_pair(self, larger: Any, smaller: Any, slack: float = 0.0) -> Failure:
         """Compares two numbers of which the first is to be larger, up to the slack."""
@@ -455,7 +457,7 @@ class Comparison(Check):
 
     @property
     def steps(self) -> list[bool]:
-        """Tells of each number after the first whether it follows the one before it as asked."""
+        """Says of each number after the first whether it is in the required order with the one before."""
         numbers = np.array(list(self.numbers.values()))
         rise = np.diff(numbers if self.low is not None else -numbers)
         if self.by:
@@ -464,9 +466,9 @@ class Comparison(Check):
 
     def _first(self) -> bool:
         sign = 1 if self.over == "smallest" else -1
-        own = sign * self.numbers[self.target]
+        target = sign * self.numbers[self.target]
         others = [sign * x for name, x in self.numbers.items() if name != self.target]
-        return bool(others) and not math.isnan(own) and all(own < other for other in others)
+        return bool(others) and not math.isnan(target) and all(target < other for other in others)
 
     @property
     def _of_all(self) -> int:
@@ -501,7 +503,7 @@ class Comparison(Check):
         open_ = self.over == "interval" and self._unmeasured()
         return "Not measured in every run; more seeds decide." if open_ else ""
 
-    # what was measured
+    # the measured values
 
     @property
     def _alone(self) -> bool:
@@ -510,7 +512,7 @@ class Comparison(Check):
     def _write(self, number: Number) -> str:
         if isinstance(number, Mean):
             return number.words(self.digits, self.unit)
-        return f"{number:{self.digits}}{self.unit}"
+        return f"{number:{self.digits}}{'' if math.isnan(number) else self.unit}"
 
     def _compared_with(self, name: Any) -> str:
         """Returns what follows a number: its target, or the bound of this name."""
@@ -531,8 +533,8 @@ class Comparison(Check):
     def _measured(self) -> str:
         if self.over in ("share", "count", "equal"):
             return {"share": self._shares, "count": self._counted, "equal": self._equals}[self.over]()
-        number = {name: self._write(v) + self._compared_with(name) for name, v in self.values.items()}
-        words = ", ".join(label_value(name, said) for name, said in number.items())
+        written = {name: self._write(v) + self._compared_with(name) for name, v in self.values.items()}
+        words = ", ".join(label_value(name, text) for name, text in written.items())
         if self.of:
             colon = not self._alone or self.over == "interval" or "=" in self.of
             words = f"{self.of}{':' if colon else ' ='} {words}"
@@ -571,10 +573,10 @@ class Comparison(Check):
         )
         return words + (f"; not: {listed(differing)}" if self.failing else "")
 
-    # what was asked
+    # the tolerance
 
     def _tolerance(self) -> str:
-        words, some = self._asked()
+        words, some = self._requirement()
         each = ""
         if self.over in ("each", "interval", "share"):
             if self._alone or len(self.values) < 2:
@@ -582,8 +584,8 @@ class Comparison(Check):
             each = ", each"
         return f"{words}{each}{f' (partial: {some})' if self.partial else ''}"
 
-    def _asked(self) -> tuple[str, str]:
-        """Returns what is asked, and which part of it is enough for "partial"."""
+    def _requirement(self) -> tuple[str, str]:
+        """Returns the requirement, and which part of it is enough for "partial"."""
         end = self.low if self.high is None else self.high
         margin = f"{self.by:g}{self.unit}"
         match self.over:
@@ -656,7 +658,8 @@ class Comparison(Check):
 
 @dataclass(frozen=True, kw_only=True)
 class Verbal(Check):
-    """The odd one: judged by the caller, who writes its texts. Rather use a comparison.
+    """A check that the caller judges, who also writes its texts; a comparison is to be preferred.
+
 
     excluded: where it does not hold, how an interval excludes what is claimed.
     """
@@ -680,11 +683,11 @@ class Verbal(Check):
 
 @dataclass(frozen=True, kw_only=True)
 class Several(Check):
-    """Checks that are judged together: what each measured and asks, one after the other.
+    """Checks that are judged together; their measured values and tolerances are joined.
 
     Args:
-        checks: all of them must hold; or the one that is asked for, and a weaker one that makes it partial.
-        how: which of the two.
+        checks: all of them must hold; or the full one, and a weaker one that makes it partial.
+        how: which of these two ways.
         partial: of all: it is enough for "partial" if one of them holds.
     """
 
@@ -735,43 +738,43 @@ class Several(Check):
 # short constructors
 
 
-def _named(value: Any) -> dict[Any, Any]:
+def _by_name(value: Any) -> dict[Any, Any]:
     return dict(value) if isinstance(value, Mapping) else {ALONE: value}
 
 
 def AtMost(value: Numbers, bound: Numbers, **words: Any) -> Comparison:
     """Returns the check of value <= bound; `than`: what the bound is, so that it counts as measured, too."""
-    return Comparison(values=_named(value), high=bound, **words)
+    return Comparison(values=_by_name(value), high=bound, **words)
 
 
 def Below(value: Numbers, bound: Numbers, **words: Any) -> Comparison:
     """Returns the check of value < bound."""
-    return Comparison(values=_named(value), high=bound, strict=True, **words)
+    return Comparison(values=_by_name(value), high=bound, strict=True, **words)
 
 
 def AtLeast(value: Numbers, bound: Numbers, **words: Any) -> Comparison:
     """Returns the check of value >= bound."""
-    return Comparison(values=_named(value), low=bound, **words)
+    return Comparison(values=_by_name(value), low=bound, **words)
 
 
 def Above(value: Numbers, bound: Numbers, **words: Any) -> Comparison:
     """Returns the check of value > bound."""
-    return Comparison(values=_named(value), low=bound, strict=True, **words)
+    return Comparison(values=_by_name(value), low=bound, strict=True, **words)
 
 
 def Within(value: Numbers, target: Numbers, by: float, *, to: str = "exact", **words: Any) -> Comparison:
     """Returns the check of |value - target| <= by. `target`: a number, or one by name; `to`: what it is."""
-    return Comparison(values=_named(value), target=target, by=by, than=to, **words)
+    return Comparison(values=_by_name(value), target=target, by=by, than=to, **words)
 
 
 def Inside(value: Numbers, low: float, high: float, **words: Any) -> Comparison:
     """Returns the check of low <= value <= high."""
-    return Comparison(values=_named(value), low=low, high=high, **words)
+    return Comparison(values=_by_name(value), low=low, high=high, **words)
 
 
 def _surely(value: Mean | Mapping[Any, Mean], near: float, words: Mapping[str, Any]) -> dict[str, Any]:
-    given = {"digits": "+.3g", **words}
-    return {"values": _named(value), "over": "interval", "strict": True, "by": near, **given}
+    interval = {"values": _by_name(value), "over": "interval", "strict": True, "by": near}
+    return {"digits": "+.3g", **interval, **words}
 
 
 def SurelyAbove(
@@ -805,7 +808,7 @@ def Share(
 
     Args:
         holding: one truth value per run, or those for each name.
-        at_least: the share that is asked for, of each name.
+        at_least: the required share, of each name.
         at_most: the share that is allowed (instead of `at_least`).
         that: the condition, in words ("within 1° of the ray").
         what: what is counted.
@@ -814,7 +817,7 @@ def Share(
     """
     low = at_least if at_most is None else None
     texts: dict[str, Any] = {"of": that, "what": what, "digits": digits, "partial": partial}
-    return Comparison(values=_named(holding), over="share", low=low, high=at_most, **texts)
+    return Comparison(values=_by_name(holding), over="share", low=low, high=at_most, **texts)
 
 
 def Count(
@@ -873,7 +876,7 @@ def Largest(value: Mapping[Any, Number], name: Any, **words: Any) -> Comparison:
 def Equal(
     value: Mapping[Any, Any], expected: Mapping[Any, Any], *, what: str = "", partial: bool = False
 ) -> Comparison:
-    """Returns the check that values of any kind, by name, are what was expected. `partial`: some are."""
+    """Returns the check that values of any kind, by name, equal the expected ones. `partial`: some do."""
     return Comparison(values=value, over="equal", target=expected, what=what, partial=partial)
 
 

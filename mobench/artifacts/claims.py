@@ -122,7 +122,7 @@ class Text:
     when: str = ""
 
     @property
-    def own(self) -> bool:
+    def is_check(self) -> bool:
         """True if it is a check of ours."""
         return not self.source
 
@@ -162,13 +162,13 @@ class Texts:
     known: Mapping[str, Text]
     used: set[str] = field(default_factory=set)
 
-    def find(self, id: str, words: Mapping[str, Any], own: bool) -> tuple[str, Text]:
+    def find(self, id: str, words: Mapping[str, Any], is_check: bool) -> tuple[str, Text]:
         """Returns the id and the text of a claim with its placeholders filled.
 
         Args:
             id: as claims.yaml writes it.
             words: what fills the placeholders.
-            own: whether it is called as a check of ours.
+            is_check: whether it is called as a check of ours.
 
         Raises:
             ConfigError: There is no such text, it is of the other kind, or words and placeholders do not
@@ -178,24 +178,24 @@ class Texts:
         if id not in self.known:
             raise ConfigError(f"{where} has no text of the claim {id!r}.{suggest(id, list(self.known))}")
         text = self.known[id]
-        if text.own != own:
-            called, said = ("a.check", "a source") if own else ("a.claim", "no source")
-            raise ConfigError(f"{where}: {id!r} is called by {called}, but its text has {said}.")
+        if text.is_check != is_check:
+            call, said = ("a.check", "a source") if is_check else ("a.claim", "no source")
+            raise ConfigError(f"{where}: {id!r} is called by {call}, but its text has {said}.")
         self.used.add(id)
-        wanted = _placeholders(id, text)
-        given = {"figure": figure_name(self.artifact), **words}
-        if missing := sorted(wanted - set(given)):
+        placeholders = _placeholders(id, text)
+        values = {"figure": figure_name(self.artifact), **words}
+        if missing := sorted(placeholders - set(values)):
             raise ConfigError(f"{where}: {id!r} needs the words {missing}, which its call does not give.")
-        if spare := sorted(set(words) - wanted):
+        if spare := sorted(set(words) - placeholders):
             raise ConfigError(f"{where}: {id!r} is given the words {spare}, but has no such placeholders.")
-        filled: dict[str, Any] = {name: getattr(text, name).format(**given) for name in WORDS}
+        filled: dict[str, Any] = {name: getattr(text, name).format(**values) for name in WORDS}
         reason = text.reason
         if isinstance(reason, str):
-            filled["reason"] = reason.format(**given)
+            filled["reason"] = reason.format(**values)
         else:
-            filled["reason"] = {key: value.format(**given) for key, value in reason.items()}
+            filled["reason"] = {key: value.format(**values) for key, value in reason.items()}
         rest = {f.name: getattr(text, f.name) for f in fields(text) if f.name not in filled}
-        return id.format(**given), Text(**filled, **rest)
+        return id.format(**values), Text(**filled, **rest)
 
     def all_used(self) -> None:
         """Raises an error if the artifact was drawn without one of its claims.
@@ -203,10 +203,10 @@ class Texts:
         Raises:
             ConfigError: A text without `when` was not used.
         """
-        left = [id for id, text in self.known.items() if id not in self.used and not text.when]
-        if left:
+        unused = [id for id, text in self.known.items() if id not in self.used and not text.when]
+        if unused:
             raise ConfigError(
-                f"{self.artifact}: its claims {left} in "
+                f"{self.artifact}: its claims {unused} in "
                 f"experiments/{self.artifact.split('/')[0]}/claims.yaml were not "
                 "judged. Judge them, delete them, or say `when:` they are."
             )
@@ -221,17 +221,17 @@ def _placeholders(id: str, text: Text) -> set[str]:
 def figure_name(artifact: str) -> str:
     """Returns "Figure 7" of "csmoo/fig7", "Table 3" of "ferero/table3", and other names as they are."""
     name = artifact.split("/")[-1]
-    found = FIGURE.fullmatch(name)
-    return f"{'Figure' if found[1] == 'fig' else 'Table'} {found[2]}" if found else name
+    match = FIGURE.fullmatch(name)
+    return f"{'Figure' if match[1] == 'fig' else 'Table'} {match[2]}" if match else name
 
 
 def names(key: str) -> list[str]:
     """Returns the artifacts that a key names: "fig2, fig6-fig8" gives fig2, fig6, fig7 and fig8."""
-    found: list[str] = []
+    artifacts: list[str] = []
     for part in (part.strip() for part in key.split(",")):
         ends = re.fullmatch(r"([a-z_]+)(\d+)-\1(\d+)", part)
-        found += [f"{ends[1]}{n}" for n in range(int(ends[2]), int(ends[3]) + 1)] if ends else [part]
-    return found
+        artifacts += [f"{ends[1]}{n}" for n in range(int(ends[2]), int(ends[3]) + 1)] if ends else [part]
+    return artifacts
 
 
 @functools.cache
@@ -240,17 +240,17 @@ def _file(path: Path) -> dict[str, dict[str, Text]]:
     import yaml
 
     try:
-        read = yaml.safe_load(path.read_text(encoding="utf-8"))
+        sections = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
-    found: dict[str, dict[str, Text]] = {}
-    for key, section in forms.mapping(str(path), read).items():
+    by_artifact: dict[str, dict[str, Text]] = {}
+    for key, section in forms.mapping(str(path), sections).items():
         for name in names(key):
             for id, values in forms.mapping(f"{path}: {key}", section).items():
-                if id in found.setdefault(name, {}):
+                if id in by_artifact.setdefault(name, {}):
                     raise ConfigError(f"{path}: {name} has the claim {id!r} twice.")
-                found[name][id] = _text(path, key, id, values)
-    return found
+                by_artifact[name][id] = _text(path, key, id, values)
+    return by_artifact
 
 
 def _text(path: Path, key: str, id: str, values: Mapping[str, Any]) -> Text:
@@ -265,12 +265,12 @@ def _text(path: Path, key: str, id: str, values: Mapping[str, Any]) -> Text:
         raise ConfigError(
             f"{where}: a paper's claim has a source and what was published; a check of ours has neither."
         )
-    given: dict[str, Any] = {
+    entries: dict[str, Any] = {
         name: str(value) if name in ("source", "published") else value for name, value in values.items()
     }
-    if given.get("rests_on") is not None:
-        given["rests_on"] = tuple(given["rests_on"])
-    return Text(**given)
+    if entries.get("rests_on") is not None:
+        entries["rests_on"] = tuple(entries["rests_on"])
+    return Text(**entries)
 
 
 def texts(artifact: str) -> Texts:

@@ -24,12 +24,12 @@ from mobench.jobs.store import JobFolder
 from mobench.system import console, forms, provenance
 from mobench.system.files import cannot_write, write_atomic, write_json
 
-TOLD = ("partial", "not reproduced", "check failed", *(v for v in APART.values() if v != APART[True]))
-DEFAULTS = ("scale=laptop", "hardware=cpu")  # said by the Makefile, of no use to a reader
+LISTED = ("partial", "not reproduced", "check failed", *(v for v in APART.values() if v != APART[True]))
+DEFAULTS = ("scale=laptop", "hardware=cpu")  # written by the Makefile, of no use to a reader
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no NaN and no NumPy numbers."""
+    """Returns a value that JSON can hold: it has no NaN and no NumPy numbers."""
     if isinstance(value, dict):
         return {k: _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -48,11 +48,11 @@ def draw(
     command: Sequence[str] = (),
     root: Path | None = None,
 ) -> bool:
-    """Draws an artifact from its jobs' rows and writes its folder. False if a job is missing.
+    """Draws an artifact from its jobs' rows and writes its folder; returns False if a job is missing.
 
     Args:
-        command: the overrides that made it. Those that change its jobs are noted; what is drawn with them
-            lies in a folder of its own, and its claims are said to hold with other settings, or not.
+        command: the overrides of the command line. Those that change the jobs are noted; a drawing with them
+            lies in a separate folder, and its claims are said to hold with other settings, or not.
         root: where kept rows are drawn, with the overrides that they were kept with; None: the outputs.
 
     claims.json is written last: a folder with it is complete.
@@ -65,8 +65,8 @@ def draw(
         )
         return False
     began = time.time()
-    own = drawing_id(id, command) if root is None else id
-    a = assembled(id, config, folders, command, apart=own != id)
+    drawing = drawing_id(id, command) if root is None else id
+    a = assembled(id, config, folders, command, apart=drawing != id)
     function = registered(id)
     from mobench.artifacts import style  # plotting, which commands that draw nothing need not import
 
@@ -74,7 +74,7 @@ def draw(
         function(a)
     if a.only is None:
         a.texts.all_used()
-    target = artifact_folder(own, root)
+    target = artifact_folder(drawing, root)
     for name in ("figure.pdf", "figure.png", "table.csv", "table.md", "table.tex", "claims.json"):
         if name not in a.files:
             try:
@@ -106,7 +106,7 @@ def draw(
     claims = [{k: _plain(v) for k, v in vars(c).items()} for c in a.claims]
     write_json(target / "claims.json", claims)
     wandb_log.log_artifact(config, id, target, claims)
-    _say(own, a, target)
+    _say(drawing, a, target)
     return True
 
 
@@ -119,7 +119,7 @@ def assembled(
 ) -> Artifact:
     """Returns the artifact to be drawn, with notes on changed settings and unfinished runs.
 
-    apart: whether changed settings are judged by themselves.
+    apart: whether changed settings are judged apart, and not counted.
     """
     only = config["artifact"].get("only")
     jobs = {k: JobRows(f) for k, f in folders.items()}
@@ -146,8 +146,8 @@ def assembled(
 
 def tally(claims: Iterable[tuple[str, str]]) -> str:
     """Returns how many claims have each verdict, in words. claims: verdict and source of each."""
-    found = Counter(called(verdict, source) for verdict, source in claims)
-    return ", ".join(f"{n} {v}" for v, n in found.items()) or "no claims"
+    counts = Counter(called(verdict, source) for verdict, source in claims)
+    return ", ".join(f"{n} {v}" for v, n in counts.items()) or "no claims"
 
 
 def _say(id: str, a: Artifact, target: Path) -> None:
@@ -158,7 +158,7 @@ def _say(id: str, a: Artifact, target: Path) -> None:
             "of its own, and counted nowhere; what its own settings give stays where it is"
         )
     for c in a.claims:
-        if c.verdict in TOLD:
+        if c.verdict in LISTED:
             console.say(
                 f"  {c.verdict}: {c.id}: {c.statement} (published {c.published}; measured {c.measured})"
             )

@@ -29,7 +29,7 @@ CLAIM: dict[str, forms.Kinds] = dict.fromkeys(
     ("id", "statement", "source", "published", "measured", "tolerance", "scale", "verdict", "reason"), str
 )
 """Fields of a claim in claims.json, and their kinds."""
-# what a command may say without changing what is drawn
+# overrides that do not change the drawing
 ASIDE = re.compile(
     r"(hydra/launcher|(progress|logger|hydra|checkpoint)(\.[\w.]+)?)=.*|scale=laptop|hardware=cpu", re.DOTALL
 )
@@ -37,8 +37,8 @@ ASIDE = re.compile(
 
 @functools.cache
 def _library() -> str:
-    """Digests of configuration, package and versions."""
-    # the report shows what was drawn, it does not draw
+    """Returns a hash of configuration, package and versions."""
+    # the report shows drawings, it draws none
     code = (
         p
         for p in package().rglob("*.py")
@@ -54,15 +54,15 @@ def _library() -> str:
 
 @functools.cache
 def code(paper: str) -> str:
-    """Hash of everything that decides what an artifact of the paper looks like, but its rows."""
-    kept = (path for path in (results_root() / paper).rglob("*") if path.is_file())
-    own = (p for p in (experiments() / paper).rglob("*") if p.suffix in (".py", ".yaml", ".csv"))
-    parts = [_library(), digest(own, experiments()), digest(kept, results_root())]
+    """Returns a hash of everything but the rows that decides how an artifact of the paper looks."""
+    rows_files = (path for path in (results_root() / paper).rglob("*") if path.is_file())
+    sources = (p for p in (experiments() / paper).rglob("*") if p.suffix in (".py", ".yaml", ".csv"))
+    parts = [_library(), digest(sources, experiments()), digest(rows_files, results_root())]
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 
 def rows(keys: Iterable[str], root: Path | None = None) -> str | None:
-    """Hash of sizes and times of the rows of jobs; None if one is not finished, or failed later."""
+    """Returns a hash of sizes and times of the jobs' rows; None if a job is not finished, or failed later."""
     out = hashlib.sha256()
     places = ((root or outputs_root()) / "runs", results_root() / "runs")
     for key in sorted(set(keys)):
@@ -72,38 +72,36 @@ def rows(keys: Iterable[str], root: Path | None = None) -> str | None:
         for name in ROWS:
             path = folder / name
             if path.exists():
-                found = path.stat()
-                out.update(f"{key}/{name} {found.st_size} {found.st_mtime_ns}\n".encode())
+                stat = path.stat()
+                out.update(f"{key}/{name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
     return out.hexdigest()
 
 
-def said(command: Sequence[str]) -> list[str]:
-    """The overrides that matter."""
+def relevant(command: Sequence[str]) -> list[str]:
+    """Returns the overrides that change the drawing."""
     return sorted(o for o in command if not ASIDE.fullmatch(o))
 
 
 def drawing_id(id: str, command: Sequence[str]) -> str:
-    """PAPER/NAME of what a command draws; with other settings than its own PAPER/NAME+SETTINGS, which no
-    other settings share.
-    """
+    """Returns PAPER/NAME, or PAPER/NAME+SETTINGS for other settings than the artifact's, unique to them."""
     changed = overrides.changed(command)
     if not changed or id.startswith("cross/"):  # whose methods and problems are its user's choice
         return id
     plain = re.sub(r"[^A-Za-z0-9_.,=-]+", "-", re.sub(r"[\[\]'\"]", "", overrides.shown(changed)))
     short = plain[:40].strip("-.,")
-    return f"{id}+{short}-{hashlib.sha256(json.dumps(said(command)).encode()).hexdigest()[:6]}"
+    return f"{id}+{short}-{hashlib.sha256(json.dumps(relevant(command)).encode()).hexdigest()[:6]}"
 
 
 def artifact_folder(id: str, root: Path | None = None) -> Path:
-    """outputs/artifacts/PAPER/NAME; for PAPER/NAME+SETTINGS the same in outputs/other_settings."""
+    """Returns outputs/artifacts/PAPER/NAME; for PAPER/NAME+SETTINGS the same in outputs/other_settings."""
     return (root or outputs_root()) / (OTHER if "+" in id else "artifacts") / id
 
 
 def others(id: str, root: Path | None = None) -> list[str]:
-    """The drawings of an artifact with other settings, by their ids."""
+    """Returns the ids of an artifact's drawings with other settings."""
     place = artifact_folder(f"{id}+", root).parent
-    found = place.glob(f"{id.partition('/')[2]}+*/claims.json")
-    return sorted(f"{id.partition('/')[0]}/{path.parent.name}" for path in found)
+    paths = place.glob(f"{id.partition('/')[2]}+*/claims.json")
+    return sorted(f"{id.partition('/')[0]}/{path.parent.name}" for path in paths)
 
 
 def inputs(
@@ -115,10 +113,10 @@ def inputs(
 ) -> dict[str, Any]:
     """Returns the facts that `unchanged` compares; part of provenance.json.
 
-    jobs: folder's name of each; files: what was drawn.
+    jobs: the name of each job's folder; files: the drawn files.
     """
     return {
-        "command": said(command),
+        "command": relevant(command),
         "code": code(id.split("/")[0]),
         "rows": rows(jobs.values(), root),
         "files": {name: len(data) for name, data in files.items()},
@@ -133,16 +131,17 @@ def claims(folder: Path) -> list[dict[str, Any]]:
         StoreError: claims.json has another form.
     """
     path = folder / "claims.json"
-    found = forms.read_json(path)
-    if not isinstance(found, list):
-        raise StoreError(f"{path} is {forms.shown(found)}; expected a list of claims.")
-    return [forms.fields(f"{path}, claim {i}", claim, CLAIM) for i, claim in enumerate(found)]
+    records = forms.read_json(path)
+    if not isinstance(records, list):
+        raise StoreError(f"{path} is {forms.shown(records)}; expected a list of claims.")
+    return [forms.fields(f"{path}, claim {i}", claim, CLAIM) for i, claim in enumerate(records)]
 
 
 def unchanged(id: str, command: Sequence[str], root: Path | None = None) -> str | None:
-    """When the artifact was drawn, if it would come out the same; else None.
+    """Returns the date of the drawing if it would come out the same; else None.
 
-    root: where kept rows are drawn, with their own settings; None: the outputs.
+    root: where kept rows are drawn, with the settings they were kept with; None: the outputs.
+
     """
     folder = artifact_folder(drawing_id(id, command) if root is None else id, root)
     try:
@@ -151,7 +150,11 @@ def unchanged(id: str, command: Sequence[str], root: Path | None = None) -> str 
         jobs = origin["jobs"]
         claims(folder)
         whole = all((folder / name).stat().st_size == size for name, size in then["files"].items())
-        now = {"command": said(command), "code": code(id.split("/")[0]), "rows": rows(jobs.values(), root)}
+        now = {
+            "command": relevant(command),
+            "code": code(id.split("/")[0]),
+            "rows": rows(jobs.values(), root),
+        }
         same = whole and now["rows"] is not None and now == {key: then.get(key) for key in now}
     except (OSError, StoreError, KeyError, TypeError, AttributeError):
         return None  # never drawn to its end, by an older version, or damaged: it is drawn (again)

@@ -36,7 +36,7 @@ def dress(
     legend: bool | str | Mapping[str, Any] = False,
     small: bool = False,
 ) -> None:
-    """Gives a panel all that stands around its curves.
+    """Gives a panel its labels, scales, limits, ticks and legend.
 
     Args:
         x: label of the axis below.
@@ -88,7 +88,7 @@ def curve(
     alpha: float = 0.18,
     **line: Any,
 ) -> Any:
-    """Draws the mean over seeds against x, with what its seeds spread over.
+    """Draws the mean over seeds against x, with a band for the spread of the seeds.
 
     Args:
         ax: the panel.
@@ -159,7 +159,7 @@ def mean_point(ax: Any, x: np.ndarray, y: np.ndarray, label: str | None = None, 
 
 
 def legend_below(fig: Any, ax: Any, ncols: int = 6, **kw: Any) -> None:
-    """Gives the figure one legend below all panels, with what is drawn in `ax`."""
+    """Gives the figure one legend below all panels, with the entries of `ax`."""
     handles, labels = ax.get_legend_handles_labels()
     longest = max((len(label) for label in labels), default=0)
     fit = max(1, int(fig.get_figwidth() / (0.065 * longest + 0.5)))  # inches: letters, handle

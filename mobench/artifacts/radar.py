@@ -18,15 +18,15 @@ def from_zero(ax: Any) -> str:
 
 
 def polygon_area(values: np.ndarray) -> float:
-    """Area of the polygon with these radii on S >= 3 equally spaced axes from 0."""
+    """Returns the area of the polygon with these radii on S >= 3 equally spaced axes from 0."""
     n = len(values)
     return 0.5 * math.sin(2 * math.pi / n) * float(values @ np.roll(values, -1))
 
 
 def hull(polygons: np.ndarray) -> np.ndarray:
-    """Per-axis maximum of the rows: what a set of runs covers together."""
-    found: np.ndarray = np.fmax.reduce(polygons, axis=0)
-    return found
+    """Returns the maximum of the rows on each axis: the area that a set of runs covers together."""
+    covered: np.ndarray = np.fmax.reduce(polygons, axis=0)
+    return covered
 
 
 def radar_axes(
@@ -76,7 +76,7 @@ def radar_axes(
 def draw_polygon(
     ax: Any, values: np.ndarray, label: str | None, color: str, spread: np.ndarray | None = None, **kw: Any
 ) -> None:
-    """One run; `spread`: standard errors, as bars along the axes."""
+    """Draws the polygon of one run; `spread`: standard errors, as bars along the axes."""
     angles = np.arange(len(values)) * 2 * np.pi / len(values)
     closed = np.append(angles, angles[0]), np.append(values, values[0])
     ax.plot(*closed, **({"color": color, "lw": 1.3, "label": label, "marker": "o", "ms": 2.6} | kw))
@@ -91,7 +91,7 @@ def draw_hull(ax: Any, values: np.ndarray, label: str | None) -> None:
 
 
 def limits(values: np.ndarray) -> tuple[float, float, list[float]]:
-    """Lower and upper end and ticks of the axes for these values, with the differences visible."""
+    """Returns ends and ticks of the axes for these values, such that differences are visible."""
     if not np.isfinite(values).any():
         return 0.0, 1.0, [1.0]
     low = float(np.nanmin(values))

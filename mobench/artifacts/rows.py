@@ -30,7 +30,7 @@ class RunCount:
 
     @property
     def short(self) -> str:
-        """For a cell: " (19 of 20)" where not all of them finished, else nothing."""
+        """Returns " (19 of 20)" for a cell where not all of them finished, else nothing."""
         return "" if self.finished == self.planned else f" ({self})"
 
     @classmethod
@@ -40,7 +40,7 @@ class RunCount:
 
 
 class JobRows:
-    """Rows of one finished job, read when asked."""
+    """Rows of one finished job; each file is read on first use."""
 
     def __init__(self, folder: JobFolder) -> None:
         self.folder = folder
@@ -135,15 +135,15 @@ class JobRows:
         return F.reshape(h["run"].nunique(), -1, F.shape[1])
 
 
-def need_points(found: int, least: int, what: str) -> None:
-    """Says that a curve has too few points to be drawn, as when `steps` was set to a small number.
+def need_points(count: int, least: int, what: str) -> None:
+    """Refuses a curve of too few points to be drawn, as when `steps` was set to a small number.
 
     Raises:
-        ConfigError: it has.
+        ConfigError: there are fewer than `least`.
     """
-    if found < least:
+    if count < least:
         raise ConfigError(
-            f"{what} needs at least {least} recorded points, and the runs have {found}. Let them take more "
+            f"{what} needs at least {least} recorded points, and the runs have {count}. Let them take more "
             "steps (without an override of steps they take as many as it needs)."
         )
 
@@ -169,7 +169,7 @@ class AtPreference:
 
     @property
     def runs(self) -> RunCount:
-        """The number of those that finished."""
+        """The number of these runs that finished."""
         return RunCount.of(self.planned)
 
     @cached_property
@@ -199,7 +199,7 @@ def preferences_of(job: JobRows) -> list[tuple[float, ...]]:
 
 
 class SomeJobs(dict[str, JobRows]):
-    """Jobs by name, of which `artifact.only` may have left some out: asked for one of those, it says so.
+    """Jobs by name; the error on a job that `artifact.only` left out names the cause.
 
     Raises:
         ConfigError: the job is not among them.

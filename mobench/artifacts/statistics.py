@@ -1,4 +1,4 @@
-"""Means over seeds with their intervals, shares, slopes: what claims and tables are made of."""
+"""Means over seeds with their intervals, shares and slopes, for claims and tables."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ def standard_error(values: np.ndarray) -> np.ndarray:
 
 
 def finite_mean(values: np.ndarray, axis: int | tuple[int, ...] | None = None) -> Any:
-    """Returns the mean of what is finite; NaN of nothing, without a warning."""
+    """Returns the mean of the finite values; NaN without any, and no warning."""
     good = np.isfinite(values)
     count = good.sum(axis)
     return np.where(count > 0, np.where(good, values, 0.0).sum(axis) / np.maximum(count, 1), np.nan)[()]
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """Writes a share as "97 %"; what is not all is never rounded to 100 %, nor what is something to 0 %."""
+    """Writes a share as "97 %"; only all is written as 100 %, and only none as 0 %."""
     if not np.isfinite(share):
         return "no share"
-    shown = f"{100 * share:.{digits}f}"
-    while (float(shown) == 100 and share < 1) or (float(shown) == 0 and share > 0):
+    number = f"{100 * share:.{digits}f}"
+    while (float(number) == 100 and share < 1) or (float(number) == 0 and share > 0):
         digits += 1
-        shown = f"{100 * share:.{digits}f}"
-    return f"{shown} %"
+        number = f"{100 * share:.{digits}f}"
+    return f"{number} %"
 
 
 def wilson(holding: int, of: int) -> tuple[float, float]:
@@ -63,8 +63,8 @@ def log_slope(x: np.ndarray, y: np.ndarray) -> float:
 
 def by_seed(rows: pd.DataFrame, column: str) -> pd.Series:
     """Returns the mean of a column for each seed."""
-    found: pd.Series = rows.groupby("seed")[column].mean()
-    return found
+    means: pd.Series = rows.groupby("seed")[column].mean()
+    return means
 
 
 @dataclass(frozen=True)
@@ -138,10 +138,10 @@ class Mean:
 
     def words(self, digits: str = ".4g", unit: str = "") -> str:
         """Writes the mean with its interval: "0.5 (95 % interval ± 0.01)"."""
-        said = f"{self.mean:{digits}}{unit}"
+        mean = f"{self.mean:{digits}}{unit}"
         if not np.isfinite(self.half):
-            return f"{said} ({self.seeds})"
-        return f"{said} (95 % interval ± {self.half:.2g}{unit})"
+            return f"{mean} ({self.seeds})"
+        return f"{mean} (95 % interval ± {self.half:.2g}{unit})"
 
     def __str__(self) -> str:
         return self.words()

@@ -150,24 +150,25 @@ def preference(degrees: float) -> str:
 def preference_bar(fig: Any, axes: Any) -> None:
     """Gives a figure the colour bar of its preferences."""
     colours = [preference(d) for d in np.linspace(0, 90, 64)]
-    shown = plt.cm.ScalarMappable(plt.Normalize(0, 90), mpl.colors.ListedColormap(colours))
+    mappable = plt.cm.ScalarMappable(plt.Normalize(0, 90), mpl.colors.ListedColormap(colours))
     shrink = 0.8 if fig.get_figheight() < 4 else 0.3
-    bar = fig.colorbar(shown, ax=axes, shrink=shrink, aspect=20, pad=0.02)
+    bar = fig.colorbar(mappable, ax=axes, shrink=shrink, aspect=20, pad=0.02)
     bar.set_label("angle of the preference's ray (degrees)")
     bar.set_ticks([0, 30, 60, 90])
     bar.outline.set_visible(False)
 
 
 def panels(rows: int, cols: int, size: float = 2.6, **kw: Any) -> tuple[Any, np.ndarray]:
-    """Returns a figure with a grid of panels (rows, cols), each `size` inches wide and high, or narrower
-    where they would be wider than the page. `kw` goes to `plt.subplots` (figsize, sharey).
+    """Returns a figure with a grid of panels (rows, cols), narrowed where it would be wider than the page.
+
+    size: width and height of a panel in inches; `kw` goes to `plt.subplots` (figsize, sharey).
     """
     size_of_all = fitted(*kw.pop("figsize", (size * cols, size * rows)))
     return plt.subplots(rows, cols, figsize=size_of_all, squeeze=False, layout="constrained", **kw)
 
 
 def fitted(width: float, height: float) -> tuple[float, float]:
-    """Returns a size that is at most `WIDTH` wide; what is narrowed keeps most of its height."""
+    """Returns a size that is at most `WIDTH` wide; a narrowed one keeps most of its height."""
     if width <= WIDTH:
         return width, height
     return WIDTH, height * max(WIDTH / width, 0.82)
@@ -176,7 +177,7 @@ def fitted(width: float, height: float) -> tuple[float, float]:
 def objective_axes(
     ax: Any, low: float = -0.1, high: float = 1.15, labels: tuple[str, str] = ("$f_1$", "$f_2$")
 ) -> None:
-    """Equal axes of a two-objective panel."""
+    """Gives a panel of two objectives equal axes."""
     ax.set_xlim(low, high)
     ax.set_ylim(low, high)
     ax.set_aspect("equal")
@@ -185,14 +186,14 @@ def objective_axes(
 
 
 def draw_front(ax: Any, front: np.ndarray, label: str | None = "Pareto front") -> None:
-    """The exact front as a black line."""
+    """Draws the exact front as a black line."""
     ax.plot(front[:, 0], front[:, 1], color=BLACK, lw=1.6, zorder=2, label=label)
 
 
 def draw_ray(
     ax: Any, direction: np.ndarray, origin: np.ndarray | None = None, reach: float = 2.0, **kw: Any
 ) -> None:
-    """A dashed line from `origin` along `direction`."""
+    """Draws a dashed line from `origin` along `direction`."""
     start = np.zeros(2) if origin is None else origin
     end = start + reach * direction / np.linalg.norm(direction)
     style = {"color": GREY, "ls": (0, (4, 3)), "lw": 0.9, "zorder": 1} | kw
@@ -200,7 +201,7 @@ def draw_ray(
 
 
 def draw_path(ax: Any, path: np.ndarray, color: str = BLUE, **kw: Any) -> None:
-    """One trajectory in objective space: an empty square at its start, a full circle at its end."""
+    """Draws a trajectory in objective space, an empty square at its start and a full circle at its end."""
     ax.plot(path[:, 0], path[:, 1], color=color, lw=0.9, alpha=0.8, zorder=3, **kw)
     ax.plot(*path[0, :2], marker="s", ms=3.4, color="white", mec="#333333", mew=0.7, zorder=4, ls="none")
     ax.plot(*path[-1, :2], marker="o", ms=4.6, color=color, mec="white", mew=0.4, zorder=5, ls="none")
@@ -210,7 +211,7 @@ def draw_path(ax: Any, path: np.ndarray, color: str = BLUE, **kw: Any) -> None:
 
 
 def caption(fig: Any, words: str) -> None:
-    """Gives a figure a caption: small text below everything, which says what its marks and bands are."""
+    """Gives a figure a caption: small text below everything, which explains its marks and bands."""
     text = fig.text(0.0, 0.0, words, gid="caption", ha="left", va="top", fontsize=SMALLEST)
     text.set_in_layout(False)  # until `finish` has found its place
 
@@ -258,28 +259,28 @@ def finish(fig: Any, badge: str = "") -> Any:
 
 
 def _lay_out(fig: Any) -> None:
-    # what a draw begins with; the rest of it costs as much again, and moves nothing
+    # the first half of a draw; the second costs as much again, and moves nothing
     if (engine := fig.get_layout_engine()) is not None:
         engine.execute(fig)
 
 
 def _letter(fig: Any) -> None:
     """Gives several panels letters before their titles, unless titles have them already."""
-    shown: list[Any] = []
+    axes: list[Any] = []
     for ax in fig.axes:
-        beside = ax.get_label() == "<colorbar>" or any(ax.bbox.bounds == other.bbox.bounds for other in shown)
+        beside = ax.get_label() == "<colorbar>" or any(ax.bbox.bounds == other.bbox.bounds for other in axes)
         drawn = ax.axison or ax.name == "3d"  # whose two-dimensional axes are always off
         if drawn and ax.get_visible() and not beside:  # a second axis of a panel has its place
-            shown.append(ax)
-    titles = [next((t for t in (ax.title, ax._left_title) if t.get_text()), ax._left_title) for ax in shown]
-    if len(shown) < 2 or any(re.match(r"\([a-z]\W?\)", title.get_text()) for title in titles):
+            axes.append(ax)
+    titles = [next((t for t in (ax.title, ax._left_title) if t.get_text()), ax._left_title) for ax in axes]
+    if len(axes) < 2 or any(re.match(r"\([a-z]\W?\)", title.get_text()) for title in titles):
         return
     for letter, title in zip(string.ascii_lowercase, titles, strict=False):
         title.set_text(f"({letter}) {title.get_text()}".strip())
 
 
 def _letters(inches: float, size: float) -> float:
-    """About how many letters of a size are that wide."""
+    """Returns about how many letters of a size fit into a width."""
     return inches * 72.0 / (0.56 * size)
 
 
@@ -296,7 +297,7 @@ def _enlarge(fig: Any) -> None:
 
 
 def _wrap(fig: Any) -> None:
-    """Breaks titles and labels that are longer than what they stand at; formulas stay whole."""
+    """Breaks titles and labels that are longer than their panel or axis; formulas stay whole."""
     width, _ = fig.get_size_inches()
     dpi = fig.dpi
     for ax in fig.axes:
@@ -332,7 +333,7 @@ def _break(text: Any, inches: float) -> None:
 
 
 def _parts(words: str) -> list[str]:
-    """Returns what stands between spaces, formulas whole."""
+    """Returns the words between spaces, formulas whole."""
     return re.findall(r"(?:\$[^$]*\$|[^\s$])+", words)
 
 

@@ -1,4 +1,4 @@
-"""Tables as Markdown and LaTeX, both as narrow as what they stand on."""
+"""Tables as Markdown and LaTeX, both as narrow as their page."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ def spread(mean: float, std: float | None, seeds: int | None = None) -> str:
     return f"{mean:.{digits}f} ± {std:.{digits}f}"
 
 
-def with_spreads(shown: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
+def with_spreads(formatted: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
     """Returns the table with each column "<name> std" in the cells of its mean, as "mean ± std"."""
     for column in list(frame):
-        found = STD.match(str(column))
-        if found is None:
+        match = STD.match(str(column))
+        if match is None:
             continue
-        base = found["name"] or f"task {found['task']}"
+        base = match["name"] or f"task {match['task']}"
         if base not in frame or not pd.api.types.is_numeric_dtype(frame[base]):
             continue
         counts = [getattr(r, "finished", None) for r in frame["runs"]] if "runs" in frame else None
         counts = counts or [None] * len(frame)
         rows = zip(frame[base], frame[column], counts, strict=True)
-        shown[base] = [spread(mean, std, n) for mean, std, n in rows]
-        shown = shown.drop(columns=column)
-    return shown
+        formatted[base] = [spread(mean, std, n) for mean, std, n in rows]
+        formatted = formatted.drop(columns=column)
+    return formatted
 
 
 def markdown(frame: pd.DataFrame, bold: Collection[Cell] = ()) -> str:
-    """A Markdown table; `bold`: cells in bold type, by row and column."""
+    """Returns a Markdown table; `bold`: cells in bold type, by row and column."""
     rows = [
         [f"**{x}**" if (i, str(name)) in bold else str(x) for name, x in zip(frame.columns, row, strict=True)]
         for i, row in enumerate(frame.itertuples(index=False))
@@ -98,10 +98,10 @@ def escape(text: Any) -> str:
 
 
 def latex(frame: pd.DataFrame, bold: Collection[Cell] = ()) -> str:
-    r"""LaTeX tabulars (booktabs, array) that fit \textwidth.
+    r"""Returns LaTeX tabulars (booktabs, array) that fit \textwidth.
 
-    Long cells and headers are broken. What is still too wide is split into several tabulars one below the
-    other, which repeat the columns that name the rows.
+    Long cells and headers are broken. A table that is still too wide is split into several tabulars one below
+    the other, which repeat the columns that name the rows.
     """
     names = [str(c) for c in frame.columns]
     rows = [[str(x) for x in row] for row in frame.itertuples(index=False)]
@@ -128,14 +128,14 @@ def blocks(names: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence
         keys += 1
     while keys > 1 and _points(widths[:keys]) > 0.6 * TEXT:
         keys -= 1
-    found: list[list[int]] = []
+    complete: list[list[int]] = []
     block = list(range(keys))
     for j in range(keys, len(names)):
         if len(block) > keys and _points([widths[k] for k in (*block, j)]) > TEXT:
-            found.append(block)
+            complete.append(block)
             block = list(range(keys))
         block.append(j)
-    return [*found, block]
+    return [*complete, block]
 
 
 def _points(widths: Sequence[int]) -> float:

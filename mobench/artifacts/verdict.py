@@ -1,4 +1,4 @@
-"""Rules of verdicts: what a check's outcome says of a claim, the same for every paper.
+"""Rules by which a check's outcome becomes the verdict on a claim, the same for every paper.
 
 docs/protocol.md states the rules; `RULES` is the same table, and the first rule that applies decides.
 """
@@ -25,7 +25,7 @@ class Evidence:
     cannot: why these runs cannot judge it at all: their scale, their data or their settings.
     undecided: why the check itself cannot be decided.
     lost: which runs were lost, unless the text counts them.
-    limits: what makes it partial at best: fewer seeds than the paper's, a part of its data.
+    limits: reasons why it is partial at best: fewer seeds than the paper's, a part of its data.
     exact: why it needs no interval: arithmetic, a proof, runs without random numbers.
     """
 
@@ -52,9 +52,9 @@ class Rule(NamedTuple):
 
     applies: whether the rule decides.
     verdict: of a claim.
-    reason: what the verdict rests on, in words.
+    reason: the grounds of the verdict, in words.
     of_own: the verdict of a check of ours.
-    causes: whether what claims.yaml and the call say follows: likely causes and remarks.
+    causes: whether the likely causes and remarks of claims.yaml and of the call follow.
     """
 
     applies: Callable[[Evidence], bool]
@@ -104,7 +104,7 @@ RULES = (
 
 
 class Decision(NamedTuple):
-    """A verdict, what it rests on, and whether likely causes follow."""
+    """A verdict, its grounds, and whether likely causes follow."""
 
     verdict: Verdict
     reason: str
@@ -120,8 +120,9 @@ APART: dict[Holds, Verdict] = {
 
 
 def decide_apart(evidence: Evidence) -> Decision:
-    """Returns what a check says of runs with other settings than the artifact's: what was measured, and no
-    verdict on the claim.
+    """Returns the outcome of a check on runs with other settings than the artifact's.
+
+    It is no verdict on the claim.
     """
     e = evidence
     if e.cannot or e.holds is None:

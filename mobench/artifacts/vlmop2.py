@@ -58,11 +58,11 @@ def trajectories(
     seeds = first["seed"].nunique()
     angles = np.degrees(np.arctan2(first["ray_2"], first["ray_1"])).to_numpy(dtype=float)[::seeds]
     palette = [st.preference(degrees) for degrees in angles]
-    own = (first["seed"] == chosen).to_numpy()
+    drawn = (first["seed"] == chosen).to_numpy()
     for k in range(len(first) // seeds):
-        rest = np.flatnonzero(~own & (first.index.to_numpy() // seeds == k))
+        rest = np.flatnonzero(~drawn & (first.index.to_numpy() // seeds == k))
         ax.plot(*paths[rest, -1].T, marker="o", ms=2.2, color=palette[k], alpha=0.35, ls="none", zorder=2.5)
-    for r in np.flatnonzero(own):
+    for r in np.flatnonzero(drawn):
         if lines:
             ray = first.loc[r, ["ray_1", "ray_2"]].to_numpy(dtype=float)
             st.draw_ray(ax, *((-ray, paths[r, 0]) if shifted else (ray,)))
@@ -73,9 +73,10 @@ def trajectories(
 
 
 def key_of_paths(fig: Any, angles: Sequence[float], others: bool = True, published: str = "") -> None:
-    """Gives a figure of trajectories its legend: what the marks are, and the colour of each ray.
+    """Gives a figure of trajectories its legend: the marks, and the colour of each ray.
 
-    published: what the hollow diamonds are; empty where there are none.
+    published: label of the hollow diamonds; empty where there are none.
+
     """
     ax = fig.axes[0]
     grey: dict[str, Any] = {"color": st.GREY, "ls": "none"}

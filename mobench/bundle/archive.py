@@ -130,11 +130,11 @@ def unpacked(raw: bytes) -> dict[str, bytes]:
 
 def refuse(problems: Iterable[str]) -> None:
     """Raises BundleError with all problems, if there are any."""
-    found = list(problems)
-    if not found:
+    messages = list(problems)
+    if not messages:
         return
-    more = f"\n  and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    raise BundleError("The bundle is refused:\n  " + "\n  ".join(found[:SHOWN]) + more)
+    more = f"\n  and {len(messages) - SHOWN} more" if len(messages) > SHOWN else ""
+    raise BundleError("The bundle is refused:\n  " + "\n  ".join(messages[:SHOWN]) + more)
 
 
 def parsed(name: str, data: bytes) -> Any:
@@ -157,7 +157,7 @@ def parsed(name: str, data: bytes) -> Any:
 
 
 def _name_problem(name: str) -> str | None:
-    """Why a bundle may not hold a file of this name; None if it may."""
+    """Returns why a bundle may not hold a file of this name; None if it may."""
     if NAME.fullmatch(name) and name.rpartition(".")[2] in SUFFIXES:
         return None
     return (
@@ -170,12 +170,12 @@ def _manifest_problems(files: Mapping[str, bytes]) -> list[str]:
     """Returns the differences between the files and their manifest."""
     if MANIFEST not in files:
         return [f"{MANIFEST} is missing"]
-    found = parsed(MANIFEST, files[MANIFEST])
-    listed = found.get("files") if isinstance(found, dict) else None
+    content = parsed(MANIFEST, files[MANIFEST])
+    listed = content.get("files") if isinstance(content, dict) else None
     if not isinstance(listed, dict):
         return [f"{MANIFEST} does not list files"]
-    if found.get("format") != FORMAT:
-        return [f"{MANIFEST} has format {found.get('format')!r}; this version of mobench reads {FORMAT}"]
+    if content.get("format") != FORMAT:
+        return [f"{MANIFEST} has format {content.get('format')!r}; this version of mobench reads {FORMAT}"]
     present = {name: data for name, data in files.items() if name != MANIFEST}
     problems = [f"{name} was added: {MANIFEST} does not list it" for name in sorted(present.keys() - listed)]
     problems += [

@@ -45,8 +45,8 @@ def build(contents: Contents, history: bool = False) -> dict[str, bytes]:
 def _compute(contents: Contents) -> dict[str, Any]:
     """Returns compute.json: time, memory, machine and precision of each job, as its meta.json has them.
 
-    Core-hours are wall time times threads, of the runs that are in the bundle: what was tried before, and
-    what failed, is not in them.
+    Core-hours are wall time times threads, of the runs that are in the bundle, without earlier trials and
+    failed runs.
     """
     jobs = {key: _cost(job) for key, job in contents.jobs.items()}
     return {
@@ -78,18 +78,18 @@ def _cost(job: Rows) -> dict[str, Any]:
 
 
 def _code(contents: Contents) -> Mapping[str, bytes]:
-    """Version of the code, and its changes."""
+    """Returns the files with the version of the code and its changes."""
     commits: dict[str, list[str]] = {}
     for key, job in contents.jobs.items():
         changed = " with changes" if job.meta.get("git_dirty") else ""
         commits.setdefault(f"{job.meta.get('git_sha')}{changed}", []).append(key)
-    found = {
+    version = {
         "mobench": provenance.versions()["mobench"],
         **provenance.describe(),
         "rows_by_commit": commits,
         "rows_by_versions": contents.versions,
     }
-    files = {"code/version.json": document(found)}
+    files = {"code/version.json": document(version)}
     if changes := provenance.changes():
         files["code/changes.diff"] = changes.encode()
     return files

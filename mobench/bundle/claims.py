@@ -45,15 +45,15 @@ def _artifact(drawn: Drawn) -> dict[str, Any]:
 
 
 def _claim(drawn: Drawn, claim: dict[str, Any]) -> dict[str, Any]:
-    """A record of the artifact's claims.json; one that names no jobs rests on all of the artifact's."""
-    named = claim.get("jobs")
-    jobs = drawn.jobs if named is None else {name: drawn.jobs[name] for name in named}
-    kept = ("statement", "source", "published", "measured", "tolerance", "scale", "verdict", "reason")
+    """Returns a claim of the artifact; one that names no jobs rests on all of them."""
+    names = claim.get("jobs")
+    jobs = drawn.jobs if names is None else {name: drawn.jobs[name] for name in names}
+    keys = ("statement", "source", "published", "measured", "tolerance", "scale", "verdict", "reason")
     return {
         "artifact": drawn.id,
         "id": claim["id"],
         "kind": "check" if claim["source"] == "ours" else "claim",
-        **{key: claim[key] for key in kept},
+        **{key: claim[key] for key in keys},
         "timed": bool(claim.get("timed")),
         "jobs": sorted(set(jobs.values())),
     }

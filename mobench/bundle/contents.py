@@ -27,9 +27,7 @@ BOARDS = ("zoo", "ranks", "profiles")  # artifacts of `cross` that are drawn fro
 
 @dataclass(frozen=True)
 class Drawn:
-    """A drawn artifact: its folder's documents, its files by their names in the bundle, and the outputs
-    folder that has the rows which it was drawn from.
-    """
+    """A drawn artifact: its documents, its files by their names in the bundle, and the folder of its rows."""
 
     id: str
     claims: list[dict[str, Any]]
@@ -56,7 +54,7 @@ class Rows(JobRows):
     """A finished job, and where the bundle has its files.
 
     Attributes:
-        used: by which artifacts, under which names.
+        used: the artifacts that use it, with its name in each.
     """
 
     def __init__(self, folder: JobFolder) -> None:
@@ -76,8 +74,8 @@ class Rows(JobRows):
     @property
     def threads(self) -> int:
         """Threads of the job on a CPU."""
-        found = re.search(r"(\d+) thread", str(self.meta.get("execution", "")))
-        return int(found[1]) if found else 1
+        match = re.search(r"(\d+) thread", str(self.meta.get("execution", "")))
+        return int(match[1]) if match else 1
 
     @property
     def gpu_seconds(self) -> float:
@@ -86,19 +84,19 @@ class Rows(JobRows):
         return sum(seconds for device, seconds in spent.items() if not device.startswith("CPU"))
 
     def files(self, history: bool) -> dict[str, bytes]:
-        """Its files by their names in the bundle."""
-        # without this machine's folder of data
-        found = {"config.yaml": yaml.safe_dump(portable_config(self.config), sort_keys=False).encode()}
+        """Returns its files by their names in the bundle."""
+        # portable: without this machine's folder of data
+        contents = {"config.yaml": yaml.safe_dump(portable_config(self.config), sort_keys=False).encode()}
         names = ["final.csv", "meta.json", "solutions.npz", *(["history.parquet"] if history else [])]
         for name in names:
             path = self.folder.path / name
             if path.exists():
                 self.folder.check(name)
-                found[name] = path.read_bytes()
-        digests = {name: sha256(data).hexdigest() for name, data in sorted(found.items())}
+                contents[name] = path.read_bytes()
+        digests = {name: sha256(data).hexdigest() for name, data in sorted(contents.items())}
         status = portable_status(self.folder.status(), digests)
-        found["status.json"] = (json.dumps(status, indent=2) + "\n").encode()
-        return {f"{self.base}/{name}": data for name, data in found.items()}
+        contents["status.json"] = (json.dumps(status, indent=2) + "\n").encode()
+        return {f"{self.base}/{name}": data for name, data in contents.items()}
 
 
 @dataclass(frozen=True)
@@ -111,8 +109,8 @@ class Contents:
     @property
     def versions(self) -> list[dict[str, str]]:
         """The distinct versions of Python and packages that the rows were computed with."""
-        found = {json.dumps(job.meta["versions"], sort_keys=True) for job in self.jobs.values()}
-        return [json.loads(text) for text in sorted(found)]
+        versions = {json.dumps(job.meta["versions"], sort_keys=True) for job in self.jobs.values()}
+        return [json.loads(text) for text in sorted(versions)]
 
 
 def expanded(ids: Sequence[str]) -> list[str]:
@@ -125,14 +123,14 @@ def expanded(ids: Sequence[str]) -> list[str]:
     known = [
         id for id in known if id.rpartition("/")[2] != "all" and not id.rpartition("/")[2].startswith("_")
     ]
-    found: dict[str, None] = {}
+    artifacts: dict[str, None] = {}
     for id in ids:
         paper, _, name = id.rpartition("/")
         several = [k for k in known if name == "all" and (not paper or k.startswith(f"{paper}/"))]
         if not several and id.partition("+")[0] not in known:
             raise BundleError(f"{id} is no artifact.{suggest(id, known) or ' `mobench --help` lists them.'}")
-        found |= dict.fromkeys(several or [id])
-    return list(found)
+        artifacts |= dict.fromkeys(several or [id])
+    return list(artifacts)
 
 
 def collected(ids: Sequence[str], kept: bool = False) -> Contents:
@@ -140,7 +138,7 @@ def collected(ids: Sequence[str], kept: bool = False) -> Contents:
 
     Args:
         ids: PAPER/NAME, PAPER/all or all; of several, those that have been drawn.
-        kept: take what is drawn from kept rows (outputs/kept) rather than what was run here.
+        kept: take drawings of kept rows (outputs/kept) rather than those of rows that were run here.
 
     Raises:
         BundleError: one that is named has not been drawn, its rows have changed since, or none was drawn.
@@ -148,13 +146,13 @@ def collected(ids: Sequence[str], kept: bool = False) -> Contents:
     root = outputs_root() / KEPT if kept else outputs_root()
     drawn: list[Drawn] = []
     for id in expanded(ids):
-        named = id in ids
-        if named and _elsewhere(id):
+        explicit = id in ids
+        if explicit and _elsewhere(id):
             raise BundleError(
                 f"The rows of {id} are not those of jobs but lie in {_elsewhere(id)}, which comes with the "
                 "repository. A bundle holds jobs and their rows only; name another artifact."
             )
-        if named or ((artifact_folder(id, root) / "claims.json").exists() and not _elsewhere(id)):
+        if explicit or ((artifact_folder(id, root) / "claims.json").exists() and not _elsewhere(id)):
             drawn.append(_drawn(id, root, kept))
     if not drawn:
         raise BundleError(
@@ -168,7 +166,7 @@ def collected(ids: Sequence[str], kept: bool = False) -> Contents:
 
 
 def _elsewhere(id: str) -> Path | None:
-    """The folder of rows that belong to a paper's artifacts and to no job, such as those of `cross/zoo`."""
+    """Returns the folder of an artifact's rows that belong to no job, such as those of `cross/zoo`."""
     paper, _, name = id.partition("/")
     folder = results_root() / paper
     return folder if folder.is_dir() and paper == "cross" and name in BOARDS else None
@@ -177,8 +175,12 @@ def _elsewhere(id: str) -> Path | None:
 def _drawn(id: str, root: Path, kept: bool) -> Drawn:
     folder = artifact_folder(id, root)
     again = f"make kept ID={id}" if kept else f"mobench +experiment={id.partition('+')[0]}"
-    found = others(id, root) if "+" not in id else []
-    hint = f" Drawn with other settings: {', '.join(found)}; name that to pack it." if found else ""
+    alternatives = others(id, root) if "+" not in id else []
+    hint = (
+        f" Drawn with other settings: {', '.join(alternatives)}; name that to pack it."
+        if alternatives
+        else ""
+    )
     try:
         documents = read(folder)
         claims, origin = documents["claims"], documents["provenance"]
@@ -201,7 +203,7 @@ def _drawn(id: str, root: Path, kept: bool) -> Drawn:
 
 
 def _folder(key: str, drawn: Drawn) -> JobFolder:
-    """A job's finished folder: where the artifact found it, or among the kept rows."""
+    """Returns a job's finished folder, beside the artifact's rows or among the kept ones."""
     for place in (drawn.root / "runs", results_root() / "runs"):
         if (folder := JobFolder(place / key)).done:
             return folder

@@ -1,8 +1,8 @@
 """Checks that the files of a bundle belong together, beyond what their hashes say.
 
 Hashes show that a file was changed, not who changed it: whoever changes rows and writes the manifest anew has
-another bundle whose hashes are right. What is computed here from several files must agree in such a bundle,
-too; what is left is for the published digest, and for running the rows again.
+another bundle whose hashes are right. The values that are computed here from several files must agree in such
+a bundle, too; the published digest, and running the rows again, find other changes.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def check(files: Mapping[str, bytes]) -> None:
         raise BundleError(
             f"claims.json does not have the form of claims.schema.json ({type(error).__name__}: {error})."
         ) from error
-    for key, said in jobs.items():
+    for key, record in jobs.items():
         try:
-            problems += _job_problems(key, said, files)
+            problems += _job_problems(key, record, files)
         except malformed as error:
             raise BundleError(
                 f"What claims.json or runs/{key} says of the job {key} does not have the form of a job "
@@ -55,7 +55,7 @@ def _needed(files: Mapping[str, bytes], name: str) -> bytes:
 
 
 def _claims_problems(document: Mapping[str, Any], files: Mapping[str, bytes]) -> Iterator[str]:
-    """Returns what claims.json names and the bundle lacks, and claims that differ from the artifacts'."""
+    """Returns entries of claims.json that the bundle lacks, and claims that differ from the artifacts'."""
     if document["format"] != FORMAT:
         yield f"claims.json has format {document['format']!r}; this version of mobench reads {FORMAT}"
         return
@@ -68,17 +68,17 @@ def _claims_problems(document: Mapping[str, Any], files: Mapping[str, bytes]) ->
         if missing:
             yield f"claims.json names {missing[0]} of {id}, which is missing"
             continue
-        own = parsed(f"artifacts/{id}/claims.json", files[f"artifacts/{id}/claims.json"])
-        said = [claim for claim in document["claims"] if claim["artifact"] == id]
+        drawn = parsed(f"artifacts/{id}/claims.json", files[f"artifacts/{id}/claims.json"])
+        listed = [claim for claim in document["claims"] if claim["artifact"] == id]
         for key in ("id", "statement", "published", "measured", "tolerance", "verdict", "reason"):
-            if [claim[key] for claim in own] != [claim[key] for claim in said]:
+            if [claim[key] for claim in drawn] != [claim[key] for claim in listed]:
                 yield f"claims.json and artifacts/{id}/claims.json differ in {key!r}"
     for claim in document["claims"]:
         if unknown := [key for key in claim["jobs"] if key not in jobs]:
             yield f"claims.json: {claim['artifact']} {claim['id']} rests on {unknown[0]}, which is missing"
 
 
-def _job_problems(key: str, said: Mapping[str, Any], files: Mapping[str, bytes]) -> Iterator[str]:
+def _job_problems(key: str, record: Mapping[str, Any], files: Mapping[str, bytes]) -> Iterator[str]:
     """Returns the faults of the files of one job."""
     base = f"runs/{key}"
     missing = [name for name in NEEDED if f"{base}/{name}" not in files]
@@ -103,17 +103,19 @@ def _job_problems(key: str, said: Mapping[str, Any], files: Mapping[str, bytes])
                 f"{identity.get(name)}"
             )
     for part in ("problem", "algorithm", "oracle"):
-        named = str(fields(f"{base}/config.yaml: {part}", config.get(part), {}, BundleError).get("_target_"))
+        configured = str(
+            fields(f"{base}/config.yaml: {part}", config.get(part), {}, BundleError).get("_target_")
+        )
         known = str(fields(f"{base}/meta.json: {part}", identity.get(part), {}, BundleError).get("class"))
-        if named.rpartition(".")[2] != known.rpartition(".")[2]:
-            yield f"{base}/config.yaml names {named} as its {part}, and {base}/meta.json names {known}"
+        if configured.rpartition(".")[2] != known.rpartition(".")[2]:
+            yield f"{base}/config.yaml names {configured} as its {part}, and {base}/meta.json names {known}"
     rows = final(files, key)
     if lost := [name for name in ("run", "seed", "output", "status") if name not in rows]:
         yield f"{base}/final.csv has no column {lost[0]}"
     elif rows["run"].dtype.kind not in "iu":
         yield f"{base}/final.csv: the column run must hold whole numbers"
-    if len(rows) != said["count"] or len(rows) != meta.get("final_rows", len(rows)):
-        yield f"{base}/final.csv has {len(rows)} rows, and {said['count']} are expected"
+    if len(rows) != record["count"] or len(rows) != meta.get("final_rows", len(rows)):
+        yield f"{base}/final.csv has {len(rows)} rows, and {record['count']} are expected"
 
 
 def configuration(files: Mapping[str, bytes], key: str) -> dict[str, Any]:
@@ -125,12 +127,12 @@ def configuration(files: Mapping[str, bytes], key: str) -> dict[str, Any]:
             isinstance(event, yaml.AliasEvent) for event in yaml.parse(files[name], Loader=yaml.SafeLoader)
         ):
             raise BundleError(f"{name} has YAML aliases, which are not read.")
-        found = yaml.safe_load(files[name])
+        config = yaml.safe_load(files[name])
     except yaml.YAMLError as error:
         raise BundleError(f"{name} is not plain YAML: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(config, dict):
         raise BundleError(f"{name} is not a mapping.")
-    return found
+    return config
 
 
 def final(files: Mapping[str, bytes], key: str) -> pd.DataFrame:

@@ -47,7 +47,9 @@ NOT_RUN = "not run"
 KEYS = ("run", "seed", "output")
 # times, and residuals, which are rounding errors
 ASIDE = frozenset(("seconds", "kkt_residual_max", "stationarity", "kkt", "solver_failures"))
-OWN = tuple(f"mobench.{part}" for part in ("problems", "oracles", "algorithms", "constraints", "spaces"))
+BUILDABLE = tuple(
+    f"mobench.{part}" for part in ("problems", "oracles", "algorithms", "constraints", "spaces")
+)
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def rerun(
     say: Callable[[str], None],
 ) -> list[Found]:
     """Runs the jobs of the chosen rows again, in a temporary folder, and compares these rows."""
-    found: list[Found] = []
+    outcomes: list[Found] = []
     with TemporaryDirectory(prefix="mobench-verify-") as folder:
         for key, numbers in chosen.items():
             meta = parsed(f"runs/{key}/meta.json", files[f"runs/{key}/meta.json"])
@@ -120,38 +122,38 @@ def rerun(
                 again = _again(files, key, data_root, Path(folder))
             except MobenchError as error:
                 words = " ".join(str(error).split())
-                mine = [_found(key, recorded.iloc[i], NOT_RUN, words) for i in numbers]
+                compared_rows = [_row_outcome(key, recorded.iloc[i], NOT_RUN, words) for i in numbers]
             else:
-                mine = compared(key, recorded, again, numbers, float(np.finfo(meta["dtype"]).eps))
-            for one in mine:
+                compared_rows = compared(key, recorded, again, numbers, float(np.finfo(meta["dtype"]).eps))
+            for one in compared_rows:
                 say(f"  {one}")
-            found += mine
-    return found
+            outcomes += compared_rows
+    return outcomes
 
 
-def _found(key: str, row: pd.Series, outcome: str, words: str = "") -> Found:
+def _row_outcome(key: str, row: pd.Series, outcome: str, words: str = "") -> Found:
     return Found(key, int(row["run"]), str(row["output"]), outcome, words)
 
 
 def _difference(meta: Mapping[str, Any]) -> str:
-    """In which machine and versions this rerun differs from the recorded run."""
+    """Returns how machine and versions of this rerun differ from those of the recorded run."""
     here = provenance.versions()
     then = meta["versions"]
     names = [name for name in sorted(here | then) if here.get(name) != then.get(name)]
-    said = [f"{name} {here.get(name, 'absent')} (recorded {then.get(name, 'absent')})" for name in names]
+    changes = [f"{name} {here.get(name, 'absent')} (recorded {then.get(name, 'absent')})" for name in names]
     if meta["device"] != provenance.device_name():
-        said.append(f"{provenance.device_name()} (recorded {meta['device']})")
+        changes.append(f"{provenance.device_name()} (recorded {meta['device']})")
     took = f"{float(meta['seconds_wall']):.0f} s when recorded"
-    return f"{took}; {'other: ' + ', '.join(said) if said else 'same processor model and versions'}"
+    return f"{took}; {'other: ' + ', '.join(changes) if changes else 'same processor model and versions'}"
 
 
 def runnable(config: Mapping[str, Any]) -> None:
-    """Raises BundleError unless every class that a configuration names is one of mobench's own."""
-    check_parts(config, OWN, BundleError)
+    """Raises BundleError unless every class that a configuration names is one of mobench's."""
+    check_parts(config, BUILDABLE, BundleError)
 
 
 def _again(files: Mapping[str, bytes], key: str, data_root: str, folder: Path) -> pd.DataFrame:
-    """The rows of a job that is run now.
+    """Runs a job and returns its rows.
 
     Raises:
         MobenchError: it cannot be run here, or this version of mobench makes another job of it.
@@ -188,14 +190,14 @@ def compared(
     # columns that came after the rows were recorded say nothing against them
     if not set(recorded) <= set(again) or not recorded[list(KEYS)].equals(again[list(KEYS)]):
         words = "columns or runs are not those of the recorded rows"
-        return [_found(key, recorded.iloc[i], OUTSIDE, words) for i in numbers]
-    return [_found(key, recorded.iloc[i], *_compared(recorded, again, i, epsilon)) for i in numbers]
+        return [_row_outcome(key, recorded.iloc[i], OUTSIDE, words) for i in numbers]
+    return [_row_outcome(key, recorded.iloc[i], *_compared(recorded, again, i, epsilon)) for i in numbers]
 
 
 def _compared(recorded: pd.DataFrame, again: pd.DataFrame, i: int, epsilon: float) -> tuple[str, str]:
-    """The outcome of one row, and where it differs in words."""
+    """Returns the outcome of one row, and where it differs in words."""
     names = [str(n) for n in recorded if n not in ASIDE]
-    given = [n for n in names if n in KEYS or n.startswith(("preference_", "ray_"))]
+    keys = [n for n in names if n in KEYS or n.startswith(("preference_", "ray_"))]
     row = recorded.iloc[i]
     now = again.iloc[i]
     different = [n for n in names if row[n] != now[n] and not (pd.isna(row[n]) and pd.isna(now[n]))]
@@ -203,7 +205,7 @@ def _compared(recorded: pd.DataFrame, again: pd.DataFrame, i: int, epsilon: floa
         return IDENTICAL, ""
     # of all seeds with the preference and output rule of the row
     alike = recorded["status"] == "done"
-    for name in given:
+    for name in keys:
         if name not in ("run", "seed"):
             alike &= recorded[name] == row[name]
     largest = 0.0

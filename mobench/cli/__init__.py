@@ -5,8 +5,8 @@ Nothing imports it but the entry points.
 May import: artifacts, bundle, comparison, config, data, jobs, study, sweep, system, errors.
 """
 
-# what `mobench WORD ...` calls with the words that follow, and what returns the exit code; all other commands
-# are flags and overrides, and so jobs
+# the function that `mobench WORD ...` calls with the words that follow, and that returns the exit code; all
+# other commands are flags and overrides, and so jobs
 COMMANDS = {
     "status": "mobench.cli.status:main",
     "keep": "mobench.cli.keep:main",

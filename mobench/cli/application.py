@@ -28,9 +28,7 @@ FAULT = 2  # exit code of a command that cannot be run
 
 
 def single(cfg: DictConfig) -> Outcome | MobenchError:
-    """The outcome of one job in this process, or why it cannot run:
-    of an exception Hydra would print a line of its own.
-    """
+    """Runs one job in this process and returns its outcome, or the error, which Hydra would print again."""
     from mobench.jobs.run import run_job  # torch, for which `--help` need not wait
 
     try:
@@ -42,8 +40,9 @@ def single(cfg: DictConfig) -> Outcome | MobenchError:
 
 
 def worker(cfg: DictConfig) -> Any:
-    """One job in a launcher's worker: its Outcome, or why it cannot run, which the sweeper reports; or the
-    numbers that a sweeper of somebody else's asks for.
+    """Runs one job in a launcher's worker and returns its outcome, or the reason why it cannot run.
+
+    For a sweeper of somebody else's it returns the numbers that this minimises.
     """
     from mobench.jobs.run import run_job
 
@@ -68,7 +67,7 @@ def _title(config: dict[str, Any]) -> str:
 
 
 def sweep(config: DictConfig, context: HydraContext, arguments: list[str]) -> int:
-    """Plans and runs a sweep and says what came of it; the exit code."""
+    """Plans and runs a sweep, reports its outcomes, and returns the exit code."""
     if config.hydra.sweeper["_target_"] != hydra_adapter.SWEEPER:
         hydra_adapter.sweeper_of(config, context, worker).sweep(arguments)
         return 0
@@ -87,63 +86,61 @@ def sweep(config: DictConfig, context: HydraContext, arguments: list[str]) -> in
 
 
 def help(arguments: Sequence[str]) -> int:
-    """Prints what `--help` shows; the exit code."""
+    """Prints the text of `--help` and returns the exit code."""
     console.say(usage.text(arguments))
     return 0
 
 
-def _answered(given: Sequence[str], rest: Sequence[str]) -> bool:
-    """Returns whether a flag that needs no Hydra was all that was asked."""
-    if "--version" in given:
+def _answered(options: Sequence[str], rest: Sequence[str]) -> bool:
+    """Answers flags that need no Hydra, and says whether there was one."""
+    if "--version" in options:
         console.say(flags.versions())
         return True
-    found = completion.answer(rest) if "--shell-completion" in given else None
-    if found is not None:
-        console.say(found)
-    return found is not None
+    answer = completion.answer(rest) if "--shell-completion" in options else None
+    if answer is not None:
+        console.say(answer)
+    return answer is not None
 
 
-def _mode_in_files(given: Sequence[str], rest: Sequence[str]) -> bool:
-    """Returns whether a file may set `hydra.mode`, which only composing tells:
-    mobench's own are experiments and those of hardware.
-    """
+def _mode_in_files(options: Sequence[str], rest: Sequence[str]) -> bool:
+    """Says whether a file may set `hydra.mode`, as experiments do, which only composing shows."""
     chosen = any(re.match(r"\+{0,2}(experiment|hardware|hydra)\b", o) for o in rest)
-    return chosen or any(flag.startswith("--config-") for flag in given)
+    return chosen or any(flag.startswith("--config-") for flag in options)
 
 
 def _run(arguments: Sequence[str]) -> int:
-    """A command line whose errors are still exceptions; its exit code."""
-    given, rest = flags.split(arguments)
-    if _answered(given, rest):
+    """Runs a command line whose errors are still exceptions, and returns its exit code."""
+    options, rest = flags.split(arguments)
+    if _answered(options, rest):
         return 0
     console.check_folder()
     rest, several = overrides.expand_experiments(overrides.normalise(rest), searchpath.experiments(arguments))
-    if several and "--multirun" not in given:
-        if shown := [flag for flag in flags.ONE_JOB if flag in given]:
-            raise ConfigError(f"{shown[0]} shows one job; name only one experiment.")
-        given = ["--multirun", *given]
+    if several and "--multirun" not in options:
+        if conflicting := [flag for flag in flags.ONE_JOB if flag in options]:
+            raise ConfigError(f"{conflicting[0]} shows one job; name only one experiment.")
+        options = ["--multirun", *options]
     hydra_adapter.register()
     folder = str(configuration.conf_dir())
-    found = hydra_adapter.command([*given, *rest], folder, single, sweep, _mode_in_files(given, rest))
-    if isinstance(found, MobenchError):
-        raise found
-    if found is None or isinstance(found, int):
-        return found or 0
+    outcome = hydra_adapter.command([*options, *rest], folder, single, sweep, _mode_in_files(options, rest))
+    if isinstance(outcome, MobenchError):
+        raise outcome
+    if outcome is None or isinstance(outcome, int):
+        return outcome or 0
     from mobench.cli import messages
 
-    return messages.single(found)
+    return messages.single(outcome)
 
 
 def run(arguments: list[str]) -> int:
-    """A command line; its exit code. Whatever goes wrong is one clear message."""
+    """Runs a command line and returns its exit code; any error is one clear message."""
     try:
         with hydra_errors(arguments):
             return _run(arguments)
-    except (KeyboardInterrupt, Exception) as error:  # what has no message goes on
-        told = _told(error)
-        if told is None:
+    except (KeyboardInterrupt, Exception) as error:  # an error without a message is raised again
+        result = _message_and_code(error)
+        if result is None:
             raise
-        message, code = told
+        message, code = result
         if message:
             console.fail(message)
             if os.environ.get("HYDRA_FULL_ERROR") == "1" and code == FAULT:
@@ -151,8 +148,8 @@ def run(arguments: list[str]) -> int:
         return code
 
 
-def _told(error: BaseException) -> tuple[str, int] | None:
-    """Message and exit code of what ended a command; None for an error of the program's own."""
+def _message_and_code(error: BaseException) -> tuple[str, int] | None:
+    """Returns message and exit code of the error that ended a command; None for an error of the program."""
     if isinstance(error, Interrupted):
         return str(error), STOPPED
     if interrupted(error):

@@ -64,38 +64,38 @@ def _verify_parser() -> argparse.ArgumentParser:
 
 
 def bundle(arguments: Sequence[str]) -> int:
-    """Runs `mobench bundle ARGUMENTS`; the exit code."""
-    given = _bundle_parser().parse_args(list(arguments))
+    """Runs `mobench bundle ARGUMENTS` and returns the exit code."""
+    args = _bundle_parser().parse_args(list(arguments))
     try:
-        return _bundle(given)
+        return _bundle(args)
     except MobenchError as error:
         return fail(str(error), FAULT)
 
 
 def verify(arguments: Sequence[str]) -> int:
-    """Runs `mobench verify ARGUMENTS`; the exit code."""
+    """Runs `mobench verify ARGUMENTS` and returns the exit code."""
     parser = _verify_parser()
-    given = parser.parse_args(list(arguments))
-    if given.rows < 0:
-        parser.error(f"--rows={given.rows} must be at least 0")
+    args = parser.parse_args(list(arguments))
+    if args.rows < 0:
+        parser.error(f"--rows={args.rows} must be at least 0")
     try:
-        return _verify(given)
+        return _verify(args)
     except MobenchError as error:
         return fail(str(error), FAULT)
 
 
-def _bundle(given: argparse.Namespace) -> int:
+def _bundle(args: argparse.Namespace) -> int:
     from mobench.artifacts.freshness import others
     from mobench.bundle.archive import MANIFEST, digest, manifest, packed
     from mobench.bundle.build import build
     from mobench.bundle.contents import collected
 
     began = time.monotonic()
-    contents = collected(given.ids, given.kept)
-    files = build(contents, given.history)
+    contents = collected(args.ids, args.kept)
+    files = build(contents, args.history)
     files[MANIFEST] = manifest(files)
     raw = packed(files)
-    path = given.output or outputs_root() / "bundles" / f"{'+'.join(given.ids).replace('/', '-')}.zip"
+    path = args.output or outputs_root() / "bundles" / f"{'+'.join(args.ids).replace('/', '-')}.zip"
     write_atomic(path, raw)
     say(
         f"{path}: {len(contents.artifacts)} artifacts, {len(contents.jobs)} jobs, {len(files)} files, "
@@ -104,40 +104,40 @@ def _bundle(given: argparse.Namespace) -> int:
     for drawn in contents.artifacts[:SHOWN]:
         changed = " with other settings than the artifact's," if "+" in drawn.id else ""
         say(f"{drawn.id}:{changed} drawn by {drawn.command}")
-        if left := [] if given.kept else others(drawn.id):
-            say(f"  not packed, drawn with other settings: {', '.join(left)}")
+        if unpacked := [] if args.kept else others(drawn.id):
+            say(f"  not packed, drawn with other settings: {', '.join(unpacked)}")
     say(f"digest {digest(files)}; publish it beside the file: mobench verify --digest")
     return 0
 
 
-def _verify(given: argparse.Namespace) -> int:
+def _verify(args: argparse.Namespace) -> int:
     from mobench.bundle.archive import digest, parsed, unpacked
     from mobench.bundle.integrity import check
 
     began = time.monotonic()
     try:
-        raw = given.file.read_bytes()
+        raw = args.file.read_bytes()
     except OSError as error:
-        raise BundleError(f"{given.file} cannot be read: {error.strerror or error}.") from error
+        raise BundleError(f"{args.file} cannot be read: {error.strerror or error}.") from error
     files = unpacked(raw)
-    if given.digest is not None and digest(files) != given.digest.lower():
+    if args.digest is not None and digest(files) != args.digest.lower():
         raise BundleError(
-            f"The digest is {digest(files)}, and {given.digest} was expected: it is another bundle."
+            f"The digest is {digest(files)}, and {args.digest} was expected: it is another bundle."
         )
     check(files)
-    say(f"{given.file}: {len(files)} files, each as manifest.json says; digest {digest(files)}")
-    if not given.rows:
+    say(f"{args.file}: {len(files)} files, each as manifest.json says; digest {digest(files)}")
+    if not args.rows:
         return 0
     from mobench.bundle.verify import NOT_RUN, OUTSIDE, rerun, sample
 
     if not parsed("claims.json", files["claims.json"])["jobs"]:
         say("It has no jobs, so there are no rows to run again.")
         return 0
-    chosen, long = sample(files, given.rows, given.seed, given.minutes, given.job)
+    chosen, long = sample(files, args.rows, args.seed, args.minutes, args.job)
     if long:
-        say(f"{long} rows of jobs that took more than {given.minutes:g} minutes are left out")
-    found = rerun(files, chosen, os.environ.get("MOBENCH_DATA", "data"), say)
-    count = Counter(one.outcome for one in found)
-    said = ", ".join(f"{n} {outcome}" for outcome, n in count.items())
-    say(f"{len(found)} rows run again: {said}; {time.monotonic() - began:.0f} s")
-    return int(count[OUTSIDE] > 0 or count[NOT_RUN] == len(found))
+        say(f"{long} rows of jobs that took more than {args.minutes:g} minutes are left out")
+    outcomes = rerun(files, chosen, os.environ.get("MOBENCH_DATA", "data"), say)
+    count = Counter(one.outcome for one in outcomes)
+    summary = ", ".join(f"{n} {outcome}" for outcome, n in count.items())
+    say(f"{len(outcomes)} rows run again: {summary}; {time.monotonic() - began:.0f} s")
+    return int(count[OUTSIDE] > 0 or count[NOT_RUN] == len(outcomes))

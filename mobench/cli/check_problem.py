@@ -16,7 +16,7 @@ from mobench.system.console import fail, say
 
 
 def check(name: str, source: str, overrides: Sequence[str]) -> int:
-    """Compares values with those of a problem, and says what they are; the exit code.
+    """Compares values with those of a problem, prints the verdict, and returns the exit code.
 
     Raises:
         ConfigError: there is no such problem or file, or the values cannot be compared.
@@ -37,7 +37,7 @@ def check(name: str, source: str, overrides: Sequence[str]) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs `mobench check-problem ARGUMENTS`; the exit code."""
+    """Runs `mobench check-problem ARGUMENTS` and returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="mobench check-problem",
         description=__doc__,
@@ -46,8 +46,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("name")
     parser.add_argument("source", metavar="FILE")
     parser.add_argument("overrides", nargs="*")
-    given = parser.parse_args(list(arguments))
+    args = parser.parse_args(list(arguments))
     try:
-        return check(given.name, given.source, given.overrides)
+        return check(args.name, args.source, args.overrides)
     except MobenchError as error:
         return fail(str(error), code=2)

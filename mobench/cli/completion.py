@@ -25,23 +25,21 @@ def answer(overrides: Sequence[str]) -> str | None:
     arguments = line.split()
     word = "" if line[-1].isspace() else arguments[-1]
     if len(arguments) > 1 and arguments[1] in COMMANDS and word != arguments[1]:
-        found: list[str] | None = named(word) if arguments[1] in NAMING else []
+        words: list[str] | None = artifacts(word) if arguments[1] in NAMING else []
     else:
-        found = matches(word, arguments[:-1]) if word else None
-        if found is None and len(arguments) == 2:
-            found = [command for command in COMMANDS if command.startswith(word)] or None
-    return None if found is None else ("\n" if shells[0] == "fish" else " ").join(found)
+        words = matches(word, arguments[:-1]) if word else None
+        if words is None and len(arguments) == 2:
+            words = [command for command in COMMANDS if command.startswith(word)] or None
+    return None if words is None else ("\n" if shells[0] == "fish" else " ").join(words)
 
 
-def named(word: str) -> list[str]:
-    """Artifacts that begin with a word."""
+def artifacts(word: str) -> list[str]:
+    """Returns the artifacts that begin with a word."""
     return [name for name in choices("experiment") if name.startswith(word)]
 
 
 def matches(word: str, before: Sequence[str] = ()) -> list[str] | None:
-    """Continuations of a word that begins with `+experiment=` (a list's last name is continued);
-    None for other words.
-    """
+    """Returns continuations of a word that begins with `+experiment=`, of a list's last name; else None."""
     parts = WORD.fullmatch(word)
     if parts is None:
         return [f"{word[: word.startswith('+')]}experiment="] if re.fullmatch(r"\+?exp\w*", word) else None

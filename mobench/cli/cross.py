@@ -21,7 +21,7 @@ from mobench.system.console import fail, say
 
 
 def merge(files: Sequence[str], out: str | None, replace: Sequence[str] = ()) -> int:
-    """Joins files of rows and says what was found in each; the exit code.
+    """Joins files of rows, prints a line for each, and returns the exit code.
 
     Args:
         files: to join.
@@ -37,21 +37,21 @@ def merge(files: Sequence[str], out: str | None, replace: Sequence[str] = ()) ->
     _check_replace(replace, parts, out)
     replaced: list[str] = []
     if out is not None:
-        joined, said = rows.merge(parts)
+        joined, messages = rows.merge(parts)
         rows.write(Path(out), joined)
         places = [out]
     else:
         kept = {str(path): rows.read(path) for path in sorted(rows.folder().glob("*.csv.gz"))}
-        given = pd.concat(parts.values())
-        replaced = [_replace(method, kept, given) for method in replace]
-        joined, said = rows.merge({**kept, **parts})
-        said = said[len(kept) :]
+        new_rows = pd.concat(parts.values())
+        replaced = [_replace(method, kept, new_rows) for method in replace]
+        joined, messages = rows.merge({**kept, **parts})
+        messages = messages[len(kept) :]
         places = []
-        for board, own in joined.groupby("board", sort=False):
+        for board, board_rows in joined.groupby("board", sort=False):
             path = rows.folder() / f"{board}.csv.gz"
-            rows.write(path, own)
+            rows.write(path, board_rows)
             places.append(str(path))
-    for line in [*said, *replaced]:
+    for line in [*messages, *replaced]:
         say(line)
     pairs = len(joined.drop_duplicates(list(rows.PAIR)))
     say(f"{pairs} pairs of method and problem, {joined['method'].nunique()} methods, in {', '.join(places)}")
@@ -65,18 +65,18 @@ def _check_replace(replace: Sequence[str], parts: Mapping[str, pd.DataFrame], ou
             f"--replace {replace[0]} replaces kept rows, but --out {out} joins the given files alone; leave "
             "one of them out."
         )
-    given = sorted({method for frame in parts.values() for method in frame["method"]})
+    methods = sorted({method for frame in parts.values() for method in frame["method"]})
     for method in replace:
-        if method not in given:
+        if method not in methods:
             raise ConfigError(
-                f"--replace {method}: the files have no rows of it, but of {', '.join(given)}."
-                f"{suggest(method, given)}"
+                f"--replace {method}: the files have no rows of it, but of {', '.join(methods)}."
+                f"{suggest(method, methods)}"
             )
 
 
-def _replace(method: str, kept: dict[str, pd.DataFrame], given: pd.DataFrame) -> str:
-    """Takes the kept rows of a method that the given ones contradict away, and says which and which not."""
-    new = rows.digests(given, method)
+def _replace(method: str, kept: dict[str, pd.DataFrame], new_rows: pd.DataFrame) -> str:
+    """Removes the kept rows of a method that new rows contradict, and says which went and which stay."""
+    new = rows.digests(new_rows, method)
     count = 0
     rest = []
     for name, frame in kept.items():
@@ -94,22 +94,26 @@ def _replace(method: str, kept: dict[str, pd.DataFrame], given: pd.DataFrame) ->
 
 
 def parser() -> argparse.ArgumentParser:
-    """Returns the parser of what follows `mobench cross merge`."""
-    found = argparse.ArgumentParser(prog="mobench cross merge", description=(__doc__ or "").split("\n\n")[1])
-    found.add_argument("files", nargs="+", metavar="FILE", help="rows.csv.gz of a drawn cross/zoo")
-    found.add_argument(
+    """Returns the parser of the arguments of `mobench cross merge`."""
+    merge_parser = argparse.ArgumentParser(
+        prog="mobench cross merge", description=(__doc__ or "").split("\n\n")[1]
+    )
+    merge_parser.add_argument("files", nargs="+", metavar="FILE", help="rows.csv.gz of a drawn cross/zoo")
+    merge_parser.add_argument(
         "--replace",
         metavar="METHOD",
         action="append",
         default=[],
         help="rows of this method take the place of kept ones that they contradict (may be given again)",
     )
-    found.add_argument("--out", metavar="FILE", help="write the joined rows of these files here instead")
-    return found
+    merge_parser.add_argument(
+        "--out", metavar="FILE", help="write the joined rows of these files here instead"
+    )
+    return merge_parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs `mobench cross ARGUMENTS`; the exit code."""
+    """Runs `mobench cross ARGUMENTS` and returns the exit code."""
     try:
         return run(arguments)
     except MobenchError as error:
@@ -117,7 +121,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs `mobench cross ARGUMENTS`; the exit code.
+    """Runs `mobench cross ARGUMENTS` and returns the exit code.
 
     Raises:
         ConfigError: an unknown command, or no file.
@@ -128,5 +132,5 @@ def run(arguments: Sequence[str]) -> int:
         raise ConfigError(
             f"mobench cross {' '.join(arguments)}".rstrip() + " is unknown; use mobench cross merge FILE..."
         )
-    given = parser().parse_args(list(arguments[1:]))
-    return merge(given.files, given.out, given.replace)
+    args = parser().parse_args(list(arguments[1:]))
+    return merge(args.files, args.out, args.replace)

@@ -28,20 +28,20 @@ from mobench.errors import DataError, MobenchError, choose
 from mobench.system.files import write_atomic
 
 
-def _found(data: Images) -> str:
+def _description(data: Images) -> str:
     part = f", {data.label}" if data.subset else ""
     return f"{len(data.train)} + {len(data.test)} images, sha256 {data.digest[:16]}{part}"
 
 
 def _line(name: str, root: Path) -> str:
-    """State of one set; files that are there are read and checked."""
+    """Returns the state of one set, after reading and checking its files."""
     if name in EMBEDDED:
-        return f"embedded, {_found(load_images(name, root))}"
+        return f"embedded, {_description(load_images(name, root))}"
     missing = missing_files(name, root)
     if missing:
         return f"not found: {', '.join(missing)} missing in {folder_of(name, root)}"
     try:
-        return f"found in {folder_of(name, root)}, {_found(load_images(name, root))}"
+        return f"found in {folder_of(name, root)}, {_description(load_images(name, root))}"
     except DataError as error:
         return f"damaged: {error}"
 
@@ -63,7 +63,7 @@ def _bring(name: str, root: Path) -> str:
     if name in FAMILY:
         return _make(name, root)
     if name in EMBEDDED:
-        return f"embedded, nothing to download: {_found(load_images(name, root))}"
+        return f"embedded, nothing to download: {_description(load_images(name, root))}"
     try:
         data = load_images(name, root)
         whole = not data.subset  # who asks for a set wants all of it
@@ -72,11 +72,11 @@ def _bring(name: str, root: Path) -> str:
     if not whole:
         download(name, root)
         data = load_images(name, root)
-    return f"in {folder_of(name, root)}, checked: {_found(data)}"
+    return f"in {folder_of(name, root)}, checked: {_description(data)}"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Download or list; the exit code."""
+    """Runs `mobench data ARGUMENTS` and returns the exit code."""
     parser = argparse.ArgumentParser(prog="mobench data", description=__doc__)
     parser.add_argument(
         "names",

@@ -60,9 +60,9 @@ def packages() -> Iterator[Line]:
 
     from mobench.system import provenance
 
-    for name, found in provenance.versions().items():
-        state = PROBLEM if found == "not installed" else OK
-        yield Line(name, state, found + ("" if state == OK else f": `pip install {name}`"))
+    for name, version in provenance.versions().items():
+        state = PROBLEM if version == "not installed" else OK
+        yield Line(name, state, version + ("" if state == OK else f": `pip install {name}`"))
     code = provenance.code()
     yield Line(
         "commit", OK, f"{code['git_sha'] or 'no checkout'}{' (modified)' if code['git_dirty'] else ''}"
@@ -92,8 +92,8 @@ def devices() -> Iterator[Line]:
 # optional parts
 
 
-def _found(module: str) -> bool:
-    """Returns whether it is installed; it is not imported, which may take seconds."""
+def _installed(module: str) -> bool:
+    """Says whether a module is installed, without importing it, which may take seconds."""
     try:
         spec = find_spec(module)
     except ModuleNotFoundError:  # nor is the package around it
@@ -106,7 +106,7 @@ def optional() -> Iterator[Line]:
     from mobench.jobs.wandb_log import has_key
 
     for name, (modules, use, command) in OPTIONAL.items():
-        lacking = [module for module in modules if not _found(module)]
+        lacking = [module for module in modules if not _installed(module)]
         yield Line(name, MISSING, f"{use} needs it: `{command}`") if lacking else Line(name, OK, f"for {use}")
     if has_key():
         yield Line("W&B", OK, "API key configured: logger=auto logs to W&B")
@@ -136,7 +136,7 @@ def data() -> Iterator[Line]:
     )
 
     root = Path(absolute(default_root()))
-    if _found("sklearn"):
+    if _installed("sklearn"):
         yield Line("digits", OK, f"data=digits always works: {', '.join(EMBEDDED)} are embedded")
     else:
         yield Line("digits", PROBLEM, "data=digits needs scikit-learn: `pip install scikit-learn`")
@@ -152,7 +152,7 @@ def data() -> Iterator[Line]:
     code = f"from torchvision.datasets import CIFAR100; CIFAR100({json.dumps(str(root))}, download=True)"
     how = f"problem=few_shot data=cifar100 needs it: `python -c {shlex.quote(code)}`"
     yield _set("cifar100", folder, missing, how, part)
-    path = river_flow.found_file(root)
+    path = river_flow.find_file(root)
     where = root / river_flow.FOLDER if path is None else path.parent
     lost = [river_flow.FILE] if path is None else []
     yield _set("rf1", where, lost, "problem=river_flow data=rf1 needs it: copy it there", "", "generated")
@@ -164,7 +164,7 @@ def data() -> Iterator[Line]:
 
 
 def _set(name: str, folder: Path, missing: list[str], how: str, part: str = "", without: str = "") -> Line:
-    """The line of a set. how: who needs it, and where it comes from; without: data that serve instead."""
+    """Returns the line of a set. how: its use and its source; without: data that serve instead."""
     if not missing:
         return Line(name, OK, f"in {folder}{part}; `mobench data --list` also checks file contents")
     more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
@@ -173,7 +173,7 @@ def _set(name: str, folder: Path, missing: list[str], how: str, part: str = "", 
 
 
 def _cifar100(root: Path) -> tuple[Path, list[str], str]:
-    """The folder that `load_fewshot` reads, what it would miss there, and a note of the subset."""
+    """Returns the folder that `load_fewshot` reads, the files missing there, and a note of the subset."""
     from torchvision.datasets import CIFAR100
 
     from mobench.data.fewshot import MOSAIC_FOLDER, MOSAIC_LABELS, MOSAICS, SUBSET
@@ -223,7 +223,7 @@ def outputs() -> Iterator[Line]:
 
 
 def _locks(path: Path) -> str | None:
-    """Why a job folder there would not be safe from a second process; None: it would be."""
+    """Returns why a job folder there would not be safe from a second process; None: it would be."""
     from mobench.jobs.store import JobFolder
 
     with ExitStack() as held:
@@ -252,7 +252,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 def examined(check: Check, name: str) -> Iterator[Line]:
-    """The lines of a check; what keeps it from its work is a line as well."""
+    """Yields the lines of a check; an error that stops it is a line as well."""
     try:
         yield from check()
     except ImportError as error:
@@ -266,7 +266,7 @@ def examined(check: Check, name: str) -> Iterator[Line]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print a line for everything; 0 if jobs can run here, else 1."""
+    """Prints a line for everything and returns 0 if jobs can run here, else 1."""
     parser = argparse.ArgumentParser(
         prog="mobench doctor",
         description="Reports what this machine provides for mobench: ok, missing (optional) or problem, "

@@ -18,7 +18,7 @@ from mobench.system.console import STOPPED, interrupted
 
 
 def called(arguments: list[str]) -> int:
-    """Does what a command line says; its exit code."""
+    """Runs a command line and returns its exit code."""
     if arguments and arguments[0] in COMMANDS:
         module, _, name = COMMANDS[arguments[0]].partition(":")
         code: int = getattr(importlib.import_module(module), name)(arguments[1:])
@@ -31,7 +31,7 @@ def called(arguments: list[str]) -> int:
 
 
 def main() -> None:
-    """Console entry point."""
+    """Runs the command line of this process and exits."""
     arguments = sys.argv[1:]
     code: list[int] = []  # of this process, once it is known
     if getattr(sys.modules["__main__"], "main", None) is main:  # a process of its own, no test's
@@ -50,8 +50,9 @@ def main() -> None:
 
 
 def _leave(code: list[int]) -> None:
-    """Ends the process with the exit code of a stop: Python ends with the signal instead, where Ctrl-C came
-    in the middle of an `exec`, as imports have many.
+    """Ends the process with the exit code of a stop.
+
+    Python would end it with the signal where Ctrl-C came within an `exec`, of which imports have many.
     """
     if code == [STOPPED]:
         sys.stdout.flush()

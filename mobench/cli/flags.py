@@ -1,7 +1,6 @@
-"""The flags of the command line, which are Hydra's: found wherever they stand, refused in plain words where
-they cannot be used.
+"""The flags of the command line, which are Hydra's: moved to the front, and refused in plain words.
 
-Hydra's parser takes no flag between two overrides; so they are moved to the front.
+Hydra's parser takes no flag between two overrides.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ ONE_JOB = ("--cfg", "--info")
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Flags in their long form with their values, and overrides.
+    """Returns flags in their long form with their values, and overrides.
 
     Raises:
         ConfigError: an unknown flag, one whose value is missing, or several that exclude each other.
@@ -47,8 +46,8 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         if not argument.startswith("-"):
             overrides.append(argument)
             continue
-        given, equals, value = argument.partition("=")
-        name = _long(given)
+        flag, equals, value = argument.partition("=")
+        name = _long(flag)
         flags.append(name)
         if name in VALUED:
             if not equals and (not rest or rest[0].startswith("-")):
@@ -62,25 +61,25 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return flags, overrides
 
 
-def _long(given: str) -> str:
-    """The flag that was meant: itself, a short form, or a beginning that only one flag has."""
+def _long(flag: str) -> str:
+    """Returns the long form of a flag, of its short form, or of a beginning that only one flag has."""
     long = [name for name, _, _ in KNOWN]
-    if given in long:
-        return given
-    if given in SHORT:
-        return SHORT[given]
-    begun = [name for name in long if given.startswith("--") and len(given) > 2 and name.startswith(given)]
+    if flag in long:
+        return flag
+    if flag in SHORT:
+        return SHORT[flag]
+    begun = [name for name in long if flag.startswith("--") and len(flag) > 2 and name.startswith(flag)]
     if len(begun) == 1:
         return begun[0]
-    near = begun or (long if given.startswith("--") else list(SHORT))
-    raise ConfigError(f"{given} is not a flag; the flags are {', '.join(long)}.{suggest(given, near)}")
+    near = begun or (long if flag.startswith("--") else list(SHORT))
+    raise ConfigError(f"{flag} is not a flag; the flags are {', '.join(long)}.{suggest(flag, near)}")
 
 
 def _check(flags: Sequence[str]) -> None:
-    shown = [name for name in ONE_JOB if name in flags]
-    if shown and "--multirun" in flags:
+    single_job = [name for name in ONE_JOB if name in flags]
+    if single_job and "--multirun" in flags:
         raise ConfigError(
-            f"{shown[0]} shows one job, but --multirun (-m) runs several; omit -m "
+            f"{single_job[0]} shows one job, but --multirun (-m) runs several; omit -m "
             "and give one value for each key."
         )
     if "--run" in flags and "--multirun" in flags:
@@ -90,8 +89,8 @@ def _check(flags: Sequence[str]) -> None:
 
 
 def versions() -> str:
-    """mobench 0.1.0 (Hydra 1.3.2, Python 3.11.7)."""
-    from importlib.metadata import version  # it looks for what is installed, which takes a moment
+    """Returns "mobench 0.1.0 (Hydra 1.3.2, Python 3.11.7)"."""
+    from importlib.metadata import version  # it looks for installed packages, which takes a moment
 
     from mobench import __version__
 

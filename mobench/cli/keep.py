@@ -42,10 +42,10 @@ HEAD = """# Artifacts that are drawn from the rows beside this file, with the ov
 def keep(
     folder: JobFolder, root: Path, history: bool = False, every: int = 1, columns: Sequence[str] | None = None
 ) -> int:
-    """Copy one finished job; returns its size in bytes.
+    """Copies one finished job and returns its size in bytes.
 
-    Of its history, steps that are multiples of `every`, and the last; of its columns, those that say of which
-    run and step they are, and those that begin with one of `columns` (None: all).
+    Of its history it copies the last step and those that are multiples of `every`, and of the columns those
+    that name run and step, and those that begin with one of `columns` (None: all).
     """
     target = root / "runs" / folder.key
     solutions = folder.path / "solutions.npz"
@@ -82,14 +82,14 @@ def keep(
 
 
 def fault(id: str, origin: Mapping[str, Any], drawn: Path, root: Path) -> str | None:
-    """Why an artifact cannot be drawn from kept rows as it was drawn (`origin`: its provenance), or None."""
+    """Returns why an artifact cannot be drawn from kept rows as its provenance `origin` says, or None."""
     from mobench.sweep.planner import plan
 
     claims = freshness.claims(drawn)
-    found = plan([*shlex.split(origin["command"])[1:], "logger=local"])
-    config = {**found.artifacts[id], "refused": found.refused.get(id, {})}
+    planned = plan([*shlex.split(origin["command"])[1:], "logger=local"])
+    config = {**planned.artifacts[id], "refused": planned.refused.get(id, {})}
     folders = {name: JobFolder(root / "runs" / key) for name, key in origin["jobs"].items()}
-    a = assembled(id, config, folders, found.commands[id])
+    a = assembled(id, config, folders, planned.commands[id])
     try:
         registered(id)(a)
     except (StoreError, KeyError) as error:
@@ -104,42 +104,41 @@ def fault(id: str, origin: Mapping[str, Any], drawn: Path, root: Path) -> str | 
 
 
 def drawings(root: Path | None = None) -> dict[str, list[str]]:
-    """Artifacts that are drawn from kept rows, each with its overrides:
-    experiments/results/artifacts.yaml.
-    """
+    """Returns the artifacts of experiments/results/artifacts.yaml, each with its overrides."""
     path = (root or results_root()) / MANIFEST
     if not path.exists():
         return {}
-    found = yaml.safe_load(path.read_text())
-    if not isinstance(found, dict) or not all(isinstance(v, list) for v in found.values()):
+    entries = yaml.safe_load(path.read_text())
+    if not isinstance(entries, dict) or not all(isinstance(v, list) for v in entries.values()):
         raise StoreError(
             f"{path} does not contain a mapping from artifact ids to lists of overrides; "
             "restore it from version control."
         )
-    return {str(id): [str(o) for o in overrides] for id, overrides in found.items()}
+    return {str(id): [str(o) for o in overrides] for id, overrides in entries.items()}
 
 
 def note(id: str, command: str, root: Path) -> None:
-    """Note with which overrides a kept artifact was drawn."""
-    given = [
+    """Notes the overrides with which a kept artifact was drawn."""
+    overrides = [
         o for o in shlex.split(command)[1:] if not o.startswith(("+experiment=", "logger=", "progress="))
     ]
     listed = "".join(
-        f"{name}: [{', '.join(map(_quoted, own))}]\n"
-        for name, own in sorted((drawings(root) | {id: given}).items())
+        f"{name}: [{', '.join(map(_quoted, words))}]\n"
+        for name, words in sorted((drawings(root) | {id: overrides}).items())
     )
     write_atomic(root / MANIFEST, (HEAD + listed).encode())
 
 
 def _quoted(override: str) -> str:
-    """An override as YAML: brackets, as in `seeds=[0]`, would be read as a list."""
+    """Returns an override as YAML: brackets, as in `seeds=[0]`, would be read as a list."""
     return override if re.fullmatch(r"[\w./=+-]+", override) else json.dumps(override)
 
 
 def draw_kept(id: str, overrides: Sequence[str], root: Path) -> None:
-    """Draw an artifact into `root` from kept rows alone, unless it would come out as it lies there.
+    """Draws an artifact into `root` from kept rows alone, unless it is unchanged.
 
-    Raises StoreError if rows of a job are missing.
+    Raises:
+        StoreError: rows of a job are missing.
     """
     from mobench.artifacts import draw, freshness
     from mobench.sweep.planner import plan
@@ -148,9 +147,9 @@ def draw_kept(id: str, overrides: Sequence[str], root: Path) -> None:
     if (since := freshness.unchanged(id, command, root)) is not None:
         say(f"{id}: {artifact_folder(id, root)}, unchanged since {since[:16].replace('T', ' ')}")
         return
-    found = plan(command)
-    kept = {job.name: JobFolder(results_root() / "runs" / job.folder.key) for job in found.jobs}
-    missing = [name for name, folder in kept.items() if not folder.done]
+    planned = plan(command)
+    folders = {job.name: JobFolder(results_root() / "runs" / job.folder.key) for job in planned.jobs}
+    missing = [name for name, folder in folders.items() if not folder.done]
     if missing:
         raise StoreError(
             f"{id} cannot be drawn from kept rows, because those of {', '.join(missing)} are not in "
@@ -158,12 +157,12 @@ def draw_kept(id: str, overrides: Sequence[str], root: Path) -> None:
             f"or its folder is missing. Run `mobench {shlex.join(command)}` and keep its rows again, or "
             f"remove {id} from {results_root() / MANIFEST}."
         )
-    config = {**found.artifacts[id], "refused": found.refused.get(id, {})}
-    draw(id, config, kept, found.commands[id], root)
+    config = {**planned.artifacts[id], "refused": planned.refused.get(id, {})}
+    draw(id, config, folders, planned.commands[id], root)
 
 
 def draw_all(ids: Sequence[str]) -> int:
-    """Draw the given artifacts, or all, from kept rows; the exit code."""
+    """Draws these artifacts, or all, from kept rows and returns the exit code."""
     known = drawings()
     unknown = [id for id in ids if id not in known]
     if unknown:
@@ -177,7 +176,7 @@ def draw_all(ids: Sequence[str]) -> int:
 
 
 def _drawn(chosen: tuple[str, Sequence[str]]) -> bool:
-    """Draw one artifact from kept rows below the outputs; whether that was possible."""
+    """Draws one artifact from kept rows below the outputs, and says whether that was possible."""
     id, overrides = chosen
     try:
         draw_kept(id, overrides, outputs_root() / KEPT)
@@ -190,16 +189,21 @@ def _drawn(chosen: tuple[str, Sequence[str]]) -> bool:
 def keep_artifact(
     id: str, history: bool = False, every: int = 1, columns: Sequence[str] | None = None
 ) -> int:
-    """Keeps the jobs of one drawn artifact, and notes how to draw it from them; the exit code."""
+    """Keeps the jobs of one drawn artifact, notes how to draw it from them, and returns the exit code."""
+    artifact = id.partition("+")[0]  # a drawing with other settings is kept as the artifact's
     try:
         origin = read(artifact_folder(id))["provenance"]
         jobs = origin["jobs"]
     except (OSError, json.JSONDecodeError, KeyError):
-        found = [] if "+" in id else freshness.others(id)
-        hint = f" With other settings it was drawn as {', '.join(found)}: name that." if found else ""
-        own = id.partition("+")[0]
+        alternatives = [] if "+" in id else freshness.others(id)
+        hint = (
+            f" With other settings it was drawn as {', '.join(alternatives)}: name that."
+            if alternatives
+            else ""
+        )
         return fail(
-            f"{id} has not been drawn in {outputs_root()}; draw it first: mobench +experiment={own}.{hint}"
+            f"{id} has not been drawn in {outputs_root()}; draw it first: "
+            f"mobench +experiment={artifact}.{hint}"
         )
     for name, key in jobs.items():
         folder = JobFolder(outputs_root() / "runs" / key)
@@ -210,23 +214,22 @@ def keep_artifact(
             say(f"{id} {name}: {key} is already kept or not finished; skipped")
     if not all(JobFolder(results_root() / "runs" / key).done for key in jobs.values()):
         return 0
-    own = id.partition("+")[0]  # what is drawn with other settings is kept as the artifact's
-    why = fault(own, origin, artifact_folder(id), results_root())
+    why = fault(artifact, origin, artifact_folder(id), results_root())
     if why is not None:
         return fail(
             f"The kept rows of {id} are not sufficient: {why}. "
             "Keep more of its history: --history, --every, --columns."
         )
-    note(own, origin["command"], results_root())
+    note(artifact, origin["command"], results_root())
     return 0
 
 
 def keep_jobs(
     names: Sequence[str], history: bool = False, every: int = 1, columns: Sequence[str] | None = None
 ) -> int:
-    """Keeps finished jobs, named by their folders, before their artifact is complete; the exit code.
+    """Keeps finished jobs, named by their folders, before their artifact is complete.
 
-    An artifact that takes days is run in parts: what is kept is not run again, on any machine.
+    An artifact that takes days is run in parts: a kept job is not run again, on any machine.
     """
     folders = [JobFolder(outputs_root() / "runs" / Path(name).name) for name in names]
     if unfinished := [folder.key for folder in folders if not folder.done]:
@@ -260,28 +263,28 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     )
     columns = "keep only recorded columns with these prefixes, such as f_ violation"
     add("--columns", nargs="+", metavar="PREFIX", help=columns)
-    given = parser.parse_args(list(words))
-    if given.draw and given.jobs:
+    args = parser.parse_args(list(words))
+    if args.draw and args.jobs:
         parser.error("--draw takes artifacts; omit --jobs")
-    if given.draw:
-        return given
-    if not given.ids:
+    if args.draw:
+        return args
+    if not args.ids:
         parser.error("name the artifacts whose rows are to be kept, or give --draw")
-    if given.every < 1:
-        parser.error(f"--every={given.every} must be at least 1")
-    if not given.history and (given.every > 1 or given.columns):
+    if args.every < 1:
+        parser.error(f"--every={args.every} must be at least 1")
+    if not args.history and (args.every > 1 or args.columns):
         parser.error("--every and --columns select from the history; add --history")
-    return given
+    return args
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Keeps the jobs of the given artifacts, or draws what is kept; the exit code."""
-    given = _arguments(arguments)
+    """Runs `mobench keep ARGUMENTS` and returns the exit code."""
+    args = _arguments(arguments)
     try:
-        if given.draw:
-            return draw_all(given.ids)
-        if given.jobs:
-            return keep_jobs(given.ids, given.history, given.every, given.columns)
-        return max(keep_artifact(id, given.history, given.every, given.columns) for id in given.ids)
+        if args.draw:
+            return draw_all(args.ids)
+        if args.jobs:
+            return keep_jobs(args.ids, args.history, args.every, args.columns)
+        return max(keep_artifact(id, args.history, args.every, args.columns) for id in args.ids)
     except MobenchError as error:
         return fail(str(error))

@@ -24,7 +24,7 @@ def _number(x: float) -> str:
 
 
 def _cell(values: pd.Series) -> str:
-    """mean ± population standard deviation over seeds."""
+    """Writes mean ± population standard deviation over seeds."""
     if len(values) == 0:
         return "-"
     mean = _number(float(values.mean()))
@@ -32,19 +32,17 @@ def _cell(values: pd.Series) -> str:
 
 
 def summary(folder: JobFolder) -> str:
-    """A readable table of one job: a line per preference, varied value and output rule,
-    mean over the seeds that finished.
-    """
+    """Returns a table of one job with means over seeds by preference, varied value and output rule."""
     rows = folder.final()
     meta = folder.meta()
     weights = columns(rows, "preference_")
-    shown = columns(rows, "f_") + [
+    measures = columns(rows, "f_") + [
         c
         for c in ("violation", "tchebycheff", "angle_deg", "front_distance", "stationarity")
         if c in rows and rows[c].notna().any()
     ]
     varied = [name for name, _ in meta["identity"].get("vary", []) if name in rows]
-    table: dict[str, list[str]] = {c: [] for c in ("preference", *varied, "output", *shown, "runs")}
+    table: dict[str, list[str]] = {c: [] for c in ("preference", *varied, "output", *measures, "runs")}
     groups = rows.groupby([*weights, *varied, "output"], sort=False)
     for key, group in groups:
         assert isinstance(key, tuple)
@@ -53,7 +51,7 @@ def summary(folder: JobFolder) -> str:
         for name, value in zip(varied, key[len(weights) : -1], strict=True):
             table[name].append(_number(float(str(value))))
         table["output"].append(str(key[-1]))
-        for c in shown:
+        for c in measures:
             table[c].append(_cell(good[c]))
         table["runs"].append(f"{len(good)} of {len(group)}")
     lines = [_text_table(table)]
@@ -93,7 +91,7 @@ def _text_table(columns: dict[str, list[str]]) -> str:
 
 
 def announce(plan: Plan) -> None:
-    """Say what a sweep is about to do."""
+    """Prints the number of jobs to run, and the artifacts that are unchanged."""
     distinct = len({j.folder.key for j in plan.jobs})
     todo = len(plan.todo)
     if plan.jobs:
@@ -109,15 +107,15 @@ def announce(plan: Plan) -> None:
         from mobench.artifacts.drawing import artifact_folder, read, tally
 
         for id, since in plan.unchanged.items():
-            said = tally((c["verdict"], c["source"]) for c in read(artifact_folder(id))["claims"])
+            claims = tally((c["verdict"], c["source"]) for c in read(artifact_folder(id))["claims"])
             say(
-                f"{id}: {said}; {artifact_folder(id)}, unchanged since {since[:16].replace('T', ' ')} "
+                f"{id}: {claims}; {artifact_folder(id)}, unchanged since {since[:16].replace('T', ' ')} "
                 "(rerun=true reruns it)"
             )
 
 
 def single(outcome: Outcome) -> int:
-    """Reports a single job; the exit code."""
+    """Reports a single job and returns the exit code."""
     if outcome.status == "failed":
         return fail(
             f"{outcome.key} failed: {outcome.error}\n  rows and status, with the traceback: {outcome.folder}"
@@ -138,36 +136,34 @@ def _failures(failed: Sequence[Outcome], of: int) -> int:
 
 
 def _finished(plan: Plan) -> dict[str, JobFolder]:
-    """Jobs whose rows are there, each once, by what they are called: of this sweep,
-    and of artifacts that are left as they are.
-    """
+    """Returns finished jobs by their titles, each once: of this sweep, and of unchanged artifacts."""
     from mobench.artifacts.drawing import artifact_folder, read
 
-    found: dict[str, JobFolder] = {}
+    by_title: dict[str, JobFolder] = {}
     for job in plan.jobs:
-        if job.folder.done and job.folder.path not in [folder.path for folder in found.values()]:
-            found[f"{job.artifact or ''} {job.name or job.folder.key}".strip()] = job.folder
+        if job.folder.done and job.folder.path not in [folder.path for folder in by_title.values()]:
+            by_title[f"{job.artifact or ''} {job.name or job.folder.key}".strip()] = job.folder
     for id in plan.unchanged:
         for name, key in read(artifact_folder(id))["provenance"]["jobs"].items():
             places = (JobFolder(root / "runs" / key) for root in (outputs_root(), results_root()))
-            found |= {f"{id.partition('+')[0]} {name}": folder for folder in places if folder.done}
-    return found
+            by_title |= {f"{id.partition('+')[0]} {name}": folder for folder in places if folder.done}
+    return by_title
 
 
 def _summaries(plan: Plan) -> None:
-    """A table for each finished job that belongs to no artifact."""
-    shown: set[str] = set()
+    """Prints a table for each finished job that belongs to no artifact."""
+    printed: set[str] = set()
     for job in plan.jobs:
-        if job.artifact is not None or not job.folder.done or job.folder.key in shown:
+        if job.artifact is not None or not job.folder.done or job.folder.key in printed:
             continue
-        shown.add(job.folder.key)
+        printed.add(job.folder.key)
         problem = job.config["problem"]["_target_"].split(".")[-1]
         algorithm = job.config["algorithm"]["_target_"].split(".")[-1]
         say(f"\n{problem} {algorithm}: {overrides.shown(job.overrides)}\n{summary(job.folder)}")
 
 
 def finish(plan: Plan, outcomes: Sequence[Outcome]) -> int:
-    """After the last job: summaries or artifacts, then what failed and why; the exit code."""
+    """Prints summaries, draws artifacts, reports failed jobs, and returns the exit code."""
     _summaries(plan)
     code = 0 if draw(plan) else 1
     failed = [outcome for outcome in outcomes if outcome.status == "failed"]
@@ -179,5 +175,5 @@ def finish(plan: Plan, outcomes: Sequence[Outcome]) -> int:
 
 
 def problems(plan: Plan) -> int:
-    """Says which jobs of a free sweep cannot be run, and why; the exit code."""
+    """Reports the jobs of a free sweep that cannot be run, and returns the exit code."""
     return max((fail(f"not run: {reason}", code=2) for reason in plan.problems), default=0)

@@ -69,7 +69,7 @@ def alive(folder: JobFolder, status: dict[str, Any]) -> bool:
 
 
 def look(folder: JobFolder, name: str = "") -> JobStatus:
-    """The state of a job, in a word and in words."""
+    """Returns the state of a job, in a word and in words."""
     s = folder.status()
     state = str(s["status"])
     if state == "running":
@@ -105,44 +105,42 @@ def look(folder: JobFolder, name: str = "") -> JobStatus:
 
 
 def table(states: Sequence[JobStatus], everything: bool) -> list[str]:
-    """Lines, what needs attention first; of finished jobs only their number,
-    unless `everything` is wanted.
-    """
-    shown = sorted((s for s in states if everything or s.state != "done"), key=lambda s: ORDER.index(s.state))
-    width = max((len(s.name) for s in shown), default=0)
-    room = max((len(s.state) for s in shown), default=0)
+    """Returns a line per job, those that need attention first; finished ones only with `everything`."""
+    listed = sorted(
+        (s for s in states if everything or s.state != "done"), key=lambda s: ORDER.index(s.state)
+    )
+    width = max((len(s.name) for s in listed), default=0)
+    room = max((len(s.state) for s in listed), default=0)
     return [
         f"  {s.state:{room}s}  {s.name:{width}s}  {s.words.splitlines()[0] if s.words else ''}".rstrip()
-        for s in shown
+        for s in listed
     ]
 
 
 def counted(states: Iterable[JobStatus]) -> str:
-    """3 done, 1 failed of 4 jobs."""
-    found = Counter(s.state for s in states)
-    parts = ", ".join(f"{found[state]} {state}" for state in reversed(ORDER) if found[state])
-    return f"{parts or 'no jobs'} of {found.total()}"
+    """Returns "3 done, 1 failed of 4"."""
+    counts = Counter(s.state for s in states)
+    parts = ", ".join(f"{counts[state]} {state}" for state in reversed(ORDER) if counts[state])
+    return f"{parts or 'no jobs'} of {counts.total()}"
 
 
 def planned(arguments: Sequence[str]) -> tuple[list[Group], dict[str, dict[str, Any]]]:
-    """For each artifact (or for the sweep): its name, the command that finishes it, its jobs;
-    and each job's configuration.
-    """
+    """Returns a group for each artifact, or for the sweep, and each job's configuration."""
     from mobench.config import overrides
     from mobench.sweep.planner import plan
 
     ids = [a for a in arguments if "=" not in a and not a.startswith("-")]
     rest = [a for a in arguments if a not in ids]
     command = [*([f"+experiment={','.join(ids)}"] if ids else []), *rest]
-    found = plan(command)
-    if found.problems:
-        raise ConfigError("\n".join(f"not run: {reason}" for reason in found.problems))
+    sweep = plan(command)
+    if sweep.problems:
+        raise ConfigError("\n".join(f"not run: {reason}" for reason in sweep.problems))
     groups: list[Group] = []
     configs: dict[str, dict[str, Any]] = {}
-    for job in found.jobs:
+    for job in sweep.jobs:
         configs.setdefault(job.folder.key, job.config)
-    for artifact in dict.fromkeys(job.artifact for job in found.jobs):
-        jobs = [job for job in found.jobs if job.artifact == artifact]
+    for artifact in dict.fromkeys(job.artifact for job in sweep.jobs):
+        jobs = [job for job in sweep.jobs if job.artifact == artifact]
         states = [look(job.folder, job.name or overrides.shown(job.overrides)) for job in jobs]
         how = [f"+experiment={artifact}", *rest] if artifact else ["-m", *command]
         groups.append((artifact or "sweep", f"mobench {overrides.shown(how)}", states))
@@ -150,7 +148,7 @@ def planned(arguments: Sequence[str]) -> tuple[list[Group], dict[str, dict[str, 
 
 
 def rerun(states: Iterable[JobStatus], configs: dict[str, dict[str, Any]]) -> int:
-    """Runs again, one after the other, what failed or died; the exit code."""
+    """Runs failed and dead jobs again, one after the other, and returns the exit code."""
     from mobench.jobs.run import run_job
     from mobench.jobs.targets import check_parts
 
@@ -228,22 +226,22 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--yes", action="store_true", help="delete without asking")
     parser.add_argument("--all", action="store_true", help="list finished jobs too")
-    given = parser.parse_intermixed_args(list(words))
-    if given.delete and given.failed:
+    args = parser.parse_intermixed_args(list(words))
+    if args.delete and args.failed:
         parser.error("--delete goes with no other flag but --yes")
-    if given.delete and not given.what:
+    if args.delete and not args.what:
         parser.error("--delete needs a query, such as problem=zdt2 or, for all jobs, 'job=*'")
-    return given
+    return args
 
 
-def _run(given: argparse.Namespace) -> int:
-    """Shows the jobs that are asked for, and runs some again; the exit code."""
-    if given.delete:
-        return delete(given.what, given.yes)
+def _run(args: argparse.Namespace) -> int:
+    """Shows the jobs of the command line, runs some again, and returns the exit code."""
+    if args.delete:
+        return delete(args.what, args.yes)
     groups: list[Group]
     configs: dict[str, dict[str, Any]] = {}
-    if given.what:
-        groups, configs = planned(given.what)
+    if args.what:
+        groups, configs = planned(args.what)
     else:
         groups = [
             (
@@ -253,20 +251,20 @@ def _run(given: argparse.Namespace) -> int:
             )
         ]
     for name, command, group in groups:
-        say("\n".join([f"{name}: {counted(group)}", *table(group, given.all)]))
+        say("\n".join([f"{name}: {counted(group)}", *table(group, args.all)]))
         if any(s.state in ("missing", *UNFINISHED) for s in group):
             say(f"  to finish: {command}")
     states = [state for _, _, group in groups for state in group]
-    if given.failed:
+    if args.failed:
         return rerun(states, configs)
     return int(any(s.state in UNFINISHED or s.fields.get("error") for s in states))
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs `mobench status ARGUMENTS`; the exit code."""
-    given = _arguments(arguments)
+    """Runs `mobench status ARGUMENTS` and returns the exit code."""
+    args = _arguments(arguments)
     try:
-        return _run(given)
+        return _run(args)
     except (Interrupted, KeyboardInterrupt) as error:
         return fail(str(error) or "Stopped.", code=130)
     except MobenchError as error:

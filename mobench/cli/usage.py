@@ -23,14 +23,14 @@ def _natural(name: str) -> str:
 
 def _groups(bases: Sequence[Path]) -> Iterator[str]:
     """Yields one line per group that users select from; files in `tuned` follow from other choices."""
-    found: dict[str, set[str]] = {}
+    stems: dict[str, set[str]] = {}
     for base in bases:
         for path in base.rglob("*.yaml"):
             group = path.parent.relative_to(base).as_posix()
             if group.split("/")[0] not in (".", "tuned"):
-                found.setdefault(group, set()).add(path.stem)
-    for group in sorted(found):
-        yield f"{group}: {', '.join(sorted(found[group], key=_natural))}"
+                stems.setdefault(group, set()).add(path.stem)
+    for group in sorted(stems):
+        yield f"{group}: {', '.join(sorted(stems[group], key=_natural))}"
 
 
 def text(arguments: Sequence[str] = ()) -> str:

@@ -98,7 +98,7 @@ def compare(ours: Array, theirs: Array) -> Verdict:
 
 
 def check_values(problem: Problem, x: Float[np.ndarray, "k P"], theirs: Array) -> Verdict:
-    """Compares values at points of the problem's own variables.
+    """Compares values at points in the variables of the problem here.
 
     Raises:
         ConfigError: the points have another number of variables, or lie outside of the feasible box.
@@ -125,7 +125,7 @@ def check_file(problem: Problem, file: Path) -> Verdict:
     """Compares the rows of a CSV file with columns x_1 ... x_n and f_1 ... f_M.
 
     Raises:
-        ConfigError: the file lacks a column, or see above.
+        ConfigError: the file lacks a column, or its points do not fit the problem (`check_values`).
     """
     rows = read_csv(file)
     names = {kind: [f"{kind}_{k + 1}" for k in range(n)] for kind, n in sizes(problem).items()}

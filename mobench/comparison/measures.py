@@ -42,13 +42,13 @@ class Reference:
                 f"{int(bad.sum())} of {len(bad)} points of the reference front are not finite (first: row "
                 f"{int(bad.argmax())}). Leave out the runs that diverged."
             )
-        kept = self.points[moocore.is_nondominated(self.points)]
-        if self.nadir is None and (len(kept) < 2 or (np.ptp(kept, axis=0) < FLAT).any()):
+        front = self.points[moocore.is_nondominated(self.points)]
+        if self.nadir is None and (len(front) < 2 or (np.ptp(front, axis=0) < FLAT).any()):
             raise ConfigError(
                 "A reference front needs points that differ in every objective, for its extent is the unit; "
-                f"found {len(kept)} nondominated points."
+                f"found {len(front)} nondominated points."
             )
-        object.__setattr__(self, "points", kept)
+        object.__setattr__(self, "points", front)
 
     @cached_property
     def ideal(self) -> Float[np.ndarray, " M"]:
@@ -145,10 +145,10 @@ def best_greedy(front: Points, count: int) -> float:
         improved = False
         for place in range(len(chosen)):
             rest = chosen[:place] + chosen[place + 1 :]
-            found = max(range(len(front)), key=lambda i: volume([*rest, i]))
-            value = volume([*rest, found])
+            index = max(range(len(front)), key=lambda i: volume([*rest, i]))
+            value = volume([*rest, index])
             if value > best * (1 + 1e-9):
                 best = value
-                chosen[place] = found
+                chosen[place] = index
                 improved = True
     return best

@@ -47,42 +47,42 @@ Pair = tuple[str, str, str]
 
 
 def folder() -> Path:
-    """experiments/results/cross: the rows that come with the project."""
+    """Returns experiments/results/cross, the folder of the rows that come with the project."""
     return results_root() / "cross"
 
 
 def joined_keys(keys: Iterable[str]) -> str:
-    """One name for all jobs of a pair: that of the only one, or a hash of several."""
-    found = sorted(keys)
-    if len(found) == 1:
-        return found[0]
-    return f"{len(found)}-{hashlib.sha256(','.join(found).encode()).hexdigest()[:10]}"
+    """Returns one name for all jobs of a pair: that of the only one, or a hash of several."""
+    names = sorted(keys)
+    if len(names) == 1:
+        return names[0]
+    return f"{len(names)}-{hashlib.sha256(','.join(names).encode()).hexdigest()[:10]}"
 
 
 def kept(replication: int | None = None) -> pd.DataFrame:
-    """The rows that come with the project, of one replication or of all."""
+    """Returns the rows that come with the project, of one replication or of all."""
     files = sorted(folder().glob("*.csv.gz"))
     if not files:
         return pd.DataFrame(columns=list(COLUMNS))
-    found = pd.concat([_read_once(path, path.stat().st_mtime_ns) for path in files], ignore_index=True)
-    return found if replication is None else found[found["replication"] == replication]
+    frame = pd.concat([_read_once(path, path.stat().st_mtime_ns) for path in files], ignore_index=True)
+    return frame if replication is None else frame[frame["replication"] == replication]
 
 
 @functools.lru_cache(maxsize=16)
 def _read_once(path: Path, changed: int) -> pd.DataFrame:
-    """The rows of a file, read and checked once for each time that it was changed."""
+    """Returns the rows of a file, which is read and checked once after each change."""
     return read(path)
 
 
 def kept_pairs(replication: int) -> dict[Pair, str]:
-    """The jobs behind the kept rows of each pair."""
-    found = kept(replication).drop_duplicates(list(PAIR))
-    keys = zip(found["board"], found["problem"], found["method"], strict=True)
-    return dict(zip(keys, found["jobs"], strict=True))
+    """Returns the jobs behind the kept rows of each pair."""
+    pairs = kept(replication).drop_duplicates(list(PAIR))
+    keys = zip(pairs["board"], pairs["problem"], pairs["method"], strict=True)
+    return dict(zip(keys, pairs["jobs"], strict=True))
 
 
 def rounded(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same rows with as many digits as are kept, in the order of the columns and keys."""
+    """Returns the same rows with `DIGITS` digits, in the order of the columns and keys."""
     out = frame.copy()
     for name in (*MEASURES, "step_size", "value"):
         out[name] = [float(f"{x:.{DIGITS}g}") for x in out[name].astype(float)]
@@ -91,12 +91,12 @@ def rounded(frame: pd.DataFrame) -> pd.DataFrame:
 
 def digest(pair: pd.DataFrame) -> str:
     """Returns the digest of the numbers of one pair's rows, whatever their order."""
-    (found,) = _digests(pair).values()
-    return found
+    (value,) = _digests(pair).values()
+    return value
 
 
 def _digests(frame: pd.DataFrame) -> dict[tuple[object, ...], str]:
-    """The digest of the rows of each pair, whatever their order.
+    """Returns the digest of the rows of each pair, whatever their order.
 
     Raises:
         StoreError: a cell has a line break, so that rows are not lines of CSV.
@@ -113,10 +113,10 @@ def _digests(frame: pd.DataFrame) -> dict[tuple[object, ...], str]:
 
 
 def stamped(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same rows, rounded, each with the digest of its pair."""
+    """Returns the same rows, rounded, each with the digest of its pair."""
     out = rounded(frame.assign(digest=""))
-    found = _digests(out)
-    out["digest"] = [found[name] for name in zip(*(out[name] for name in PAIR), strict=True)]
+    by_pair = _digests(out)
+    out["digest"] = [by_pair[name] for name in zip(*(out[name] for name in PAIR), strict=True)]
     return out
 
 
@@ -126,7 +126,7 @@ def write(path: Path, frame: pd.DataFrame) -> None:
 
 
 def to_bytes(frame: pd.DataFrame) -> bytes:
-    """The contents of a file of these rows."""
+    """Returns the contents of a file of these rows."""
     buffer = io.BytesIO()
     with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as file:
         file.write(frame[list(COLUMNS)].to_csv(index=False).encode())
@@ -184,7 +184,7 @@ def _check_pair(
         shares: its share, score and feasible share.
         count: the number of reported seeds.
         true: the digest of its numbers.
-        where: where they are from.
+        where: their source, for messages.
     """
     expected = len(STUDIES) * count
     keys = set(zip(pair["study"].tolist(), pair["seed"].tolist(), strict=True))
@@ -204,13 +204,13 @@ def _check_pair(
 
 
 def merge(parts: Mapping[str, pd.DataFrame]) -> tuple[pd.DataFrame, list[str]]:
-    """Joins rows, by the name of their files, and says in a line each what was found.
+    """Joins rows of files, by their names, and returns a line about each file.
 
     Raises:
         StoreError: two files have different rows of one pair.
     """
     taken: dict[tuple[object, ...], tuple[str, str, pd.DataFrame]] = {}
-    said = []
+    messages = []
     for where, frame in parts.items():
         new = equal = 0
         for name, pair in frame.groupby(list(PAIR), sort=False):
@@ -229,26 +229,26 @@ def merge(parts: Mapping[str, pd.DataFrame]) -> tuple[pd.DataFrame, list[str]]:
                     f"go, add --replace {key[3]}."
                 )
         methods = ", ".join(sorted(set(frame["method"])))
-        said.append(
+        messages.append(
             f"{where}: {new} pairs, {equal} of them known already ({methods})"
             if equal
             else f"{where}: {new} pairs ({methods})"
         )
     if not taken:
-        return pd.DataFrame(columns=list(COLUMNS)), said
+        return pd.DataFrame(columns=list(COLUMNS)), messages
     joined = pd.concat([pair for _, _, pair in taken.values()], ignore_index=True)
-    return joined.sort_values(list(KEY), kind="stable").reset_index(drop=True), said
+    return joined.sort_values(list(KEY), kind="stable").reset_index(drop=True), messages
 
 
 def digests(frame: pd.DataFrame, method: str) -> dict[tuple[object, ...], str]:
-    """The digest of each pair of a method."""
-    own = frame[frame["method"] == method].drop_duplicates(list(PAIR))
-    keys = own[list(PAIR)].itertuples(index=False, name=None)
-    return dict(zip(keys, own["digest"], strict=True))
+    """Returns the digest of each pair of a method."""
+    pairs = frame[frame["method"] == method].drop_duplicates(list(PAIR))
+    keys = pairs[list(PAIR)].itertuples(index=False, name=None)
+    return dict(zip(keys, pairs["digest"], strict=True))
 
 
 def without(frame: pd.DataFrame, pairs: Sequence[tuple[object, ...]]) -> pd.DataFrame:
-    """The rows of all other pairs."""
+    """Returns the rows of all other pairs."""
     gone = set(pairs)
     keys = list(zip(*(frame[name] for name in PAIR), strict=True))
     return frame[[key not in gone for key in keys]]

@@ -42,13 +42,13 @@ def bootstrap(board: Board, draws: int = DRAWS, seed: int = 0) -> Float[np.ndarr
         studies = rng.multinomial(S, np.full(S, 1.0 / S), (D, P)) / S
         seeds = rng.multinomial(E, np.full(E, 1.0 / E), (D, P)) / E
         for m, scores in enumerate(board):
-            found = np.einsum("dpse,dps,dpe->d", scores[problems], studies, seeds, optimize=True)
-            out[first : first + D, m] = found / P
+            sums = np.einsum("dpse,dps,dpe->d", scores[problems], studies, seeds, optimize=True)
+            out[first : first + D, m] = sums / P
     return out
 
 
 def interval(draws: np.ndarray, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
-    """Percentile interval along the first axis."""
+    """Returns the percentile interval along the first axis."""
     tail = 0.5 * (1.0 - level)
     low, high = np.quantile(draws, [tail, 1.0 - tail], axis=0)
     return low, high
@@ -79,8 +79,8 @@ def friedman(blocks: Float[np.ndarray, "methods problems"]) -> Friedman:
     """Tests if methods differ at all, over problems as blocks; NaN of under 3 methods or 2 problems."""
     if len(blocks) < 3 or blocks.shape[1] < 2:
         return Friedman(float("nan"), float("nan"))
-    found = stats.friedmanchisquare(*np.round(blocks / TIE) * TIE)
-    return Friedman(float(found.statistic), float(found.pvalue))
+    test = stats.friedmanchisquare(*np.round(blocks / TIE) * TIE)
+    return Friedman(float(test.statistic), float(test.pvalue))
 
 
 def critical_difference(methods: int, problems: int) -> float:
@@ -95,9 +95,7 @@ def critical_difference(methods: int, problems: int) -> float:
 
 
 def wilcoxon(one: Float[np.ndarray, " problems"], other: Float[np.ndarray, " problems"]) -> float:
-    """Two-sided p-value of Wilcoxon's signed-rank test, exact where no differences are tied or zero; 1 if all
-    differences are zero.
-    """
+    """Returns the exact two-sided p-value of Wilcoxon's signed-rank test; 1 if all differences are zero."""
     difference = np.round((one - other) / TIE) * TIE
     if not difference.any():
         return 1.0
@@ -137,7 +135,7 @@ def holm(p: Sequence[float]) -> np.ndarray:
 def profile(
     needed: Float[np.ndarray, "methods cases"], factors: Float[np.ndarray, " t"]
 ) -> Float[np.ndarray, "methods t"]:
-    """Share of the cases in which a method needed at most a factor times what the best one needed.
+    """Returns the share of cases in which a method needed at most a factor times the best method's number.
 
     Source: Dolan and More 2002. NaN: never. Cases that no method solves count, as solved by none.
     """

@@ -55,7 +55,7 @@ def drawn(low: float, high: float, count: int, study: int, name: str, replicatio
 
 
 def trials(ranges: Mapping[str, Sequence[float]], study: int, replication: int) -> list[Setting]:
-    """The settings that one study tries, step sizes slowest.
+    """Returns the settings that one study tries, step sizes slowest.
 
     Args:
         ranges: of the step size (or lr), and of one main parameter if there is one: lowest and highest value.
@@ -77,7 +77,7 @@ def trials(ranges: Mapping[str, Sequence[float]], study: int, replication: int) 
 
 
 def step_of(names: Collection[str]) -> str:
-    """Returns which of the names of tuned parameters is that of the step size."""
+    """Returns the name of the step size among those of tuned parameters."""
     return next(name for name in STEPS if name in names)
 
 

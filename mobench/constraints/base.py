@@ -1,6 +1,6 @@
-"""An oracle with more constraints than the one that it wears.
+"""An oracle that adds constraints g = A F + b to another one.
 
-g = A F + b:  no gradient is computed that the objectives' do not give.
+Their gradients are combinations of the objectives' gradients.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Constrained(Oracle):
 
 
 class ConstrainedPoint(Point):
-    """The point of an oracle with the constraints of `Constrained` behind its own."""
+    """The point of an oracle with the constraints of `Constrained` behind those of the wrapped one."""
 
     def __init__(self, inner: Point, family: Constrained) -> None:
         self.inner: Point = inner

@@ -16,10 +16,10 @@ from mobench.errors import ConfigError
 
 
 class LossCap(Constrained):
-    """One constraint per objective. Gradients are the objectives' own.
+    """One constraint per objective, with the objective's gradient.
 
-    Parameters: value: kappa, a number or M numbers. ratio: kappa_m = ratio times what a constant predictor
-    loses (`ConstantPredictor.constant_losses`: entropy of labels, variance of targets), where the problem
+    Parameters: value: kappa, a number or M numbers. ratio: kappa_m = ratio times the loss of a constant
+    predictor (`ConstantPredictor.constant_losses`: entropy of labels, variance of targets), where the problem
     knows it. One of the two. Raises: ConfigError: a cap that no theta can meet, because it lies at or below
     the problem's ideal point.
     """

@@ -1,7 +1,6 @@
-"""The vocabulary of every method: points, oracles, algorithms, output rules, preferences, and the batched
-loop.
+"""Points, oracles, algorithms, output rules, preferences, and the batched loop.
 
-It knows of no problem, subproblem, model, file or framework.
+The package knows of no problem, subproblem, model, file or framework.
 
 May import: errors.
 """

@@ -1,4 +1,4 @@
-"""The base of algorithms: an algorithm asks points for what it needs and returns a direction.
+"""The base of algorithms: an algorithm requests numbers of points and returns a direction.
 
     theta <- Proj_X(theta + alpha_t d),   (d, state) <- step(points, state, t, alpha_t)
 
@@ -25,7 +25,7 @@ from mobench.core.types import Real, State
 from mobench.errors import ConfigError, unknown
 
 OPTIMIZERS = ("sgd", "adam")
-Step = float | int | Tensor  # a number, or a column (R, 1) where `vary` gives runs steps of their own
+Step = float | int | Tensor  # a number, or a column (R, 1) where `vary` makes the steps of runs differ
 
 
 class Info(NamedTuple):
@@ -88,12 +88,12 @@ class Algorithm(ABC):
     sets: ClassVar[type[Set]] = Set
     positive: ClassVar[bool] = False
     varies: ClassVar[frozenset[str]] = frozenset()
-    derivative_free: ClassVar[bool] = False  # it asks points for values alone: no graph is built
+    derivative_free: ClassVar[bool] = False  # it requests values alone: no graph is built
     together: ClassVar[bool] = False  # the runs of a seed see each other: they are a population
     replaces: ClassVar[bool] = False  # it chooses the next points itself instead of stepping from these
     own_step: ClassVar[str] = ""  # why no optimizer may rescale its direction; "": one may
     citation: ClassVar[str] = ""
-    # what the contract (tests/contract) must know of a class that is not as all others:
+    # exceptions of a class, for the contract (tests/contract):
     # preferred: whether, as it stands in conf, its direction depends on the preference
     preferred: ClassVar[bool] = True
     # symmetric: whether it treats the objectives alike, whatever their order
@@ -102,7 +102,7 @@ class Algorithm(ABC):
     small: ClassVar[Mapping[str, Any]] = {}
     # variants: settings, by name, that go another way through the code
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    # as of a problem: fields that came after jobs had been kept, with the value that those had
+    # as of a problem: fields added later, with the value that earlier jobs had
     added_fields: ClassVar[Mapping[str, Any]] = {"optimizer": "sgd"}
 
     step_size: Real = 0.1
@@ -137,9 +137,10 @@ class Algorithm(ABC):
         )
 
     def stacked(self, values: Mapping[str, Float[Tensor, "R 1"]]) -> Algorithm:
-        """The method with fields that differ between the runs, float64 columns; each value was checked by a
-        method of its own. A class that lists a field in `varies` promises to compute with such a column as
-        with a number.
+        """The method with fields that differ between the runs, as float64 columns.
+
+        Each value has been checked by constructing the method with it. A class that lists a field in
+        `varies` promises to compute with such a column as with a number.
         """
         other = copy.copy(self)
         for name, column in values.items():
@@ -147,9 +148,7 @@ class Algorithm(ABC):
         return other
 
     def misfits(self, spec: Spec) -> list[str]:
-        """Reasons of its own against this oracle, beyond what the class declares;
-        `compatibility.check` refuses with them.
-        """
+        """Reasons why the method does not fit this oracle, beyond what the class declares."""
         return []
 
     def advice(self, spec: Spec) -> list[str]:
@@ -161,8 +160,9 @@ class Algorithm(ABC):
         return frozenset()
 
     def transform(self, f: Float[Tensor, "R M"]) -> Float[Tensor, "R M"]:
-        """The elementwise function of the objectives that the method descends on; overridden, it makes `step`
-        and the output rules see fn(f) and its gradients. What is recorded stays f.
+        """The elementwise function of the objectives that the method descends on.
+
+        Overridden, it makes `step` and the output rules see fn(f) and its gradients; rows record f.
         """
         return f
 
@@ -179,23 +179,20 @@ class Algorithm(ABC):
     def step(
         self, points: tuple[Point, ...], state: State, t: int, alpha: Step
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
-        """Direction d, next state, and what the subproblem solver reported."""
+        """Direction d, next state, and the report of the subproblem's solver."""
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
-        """Extra columns (R,) of history and final rows,
-        computed from objective values and state at recorded steps.
-        """
+        """Extra columns (R,) of history and final rows, from values and state at recorded steps."""
         return {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Weighting(Algorithm):
-    """d = -J^T w, with w (R, M) a function of F and, where `gramian` is set, of J J^T. Any w: negative,
-    unnormalised.
+    """d = -J^T w, with w (R, M) a function of F and, where `gramian` is set, of J J^T.
 
-    F, the Gram matrix and the weights are float64 whatever the dtype of theta. J^T w is formed in the dtype
-    of theta; of a class that `cancels` in float64 for those runs in which its terms cancel so far that
-    rounding would be seen.
+    Weights may be negative and need not sum to 1. F, the Gram matrix and the weights are float64 whatever the
+    dtype of theta. J^T w is formed in the dtype of theta; of a class that `cancels` in float64 for those runs
+    in which its terms cancel so far that rounding would be seen.
     """
 
     gramian: ClassVar[bool] = False
@@ -215,9 +212,7 @@ class Weighting(Algorithm):
     def from_rows(
         self, J: Float[Tensor, "M P"], state: State, r: int
     ) -> tuple[Float[Tensor, " M"], Float[Tensor, " P"], float, bool]:
-        """Weights, J^T w, the residual and whether the solve failed, of run r, one of `Info.hard`, from its
-        gradients themselves.
-        """
+        """Weights, J^T w, residual and failure of run r, one of `Info.hard`, from its gradients."""
         raise NotImplementedError(f"{type(self).__name__} reports hard runs without a way to solve them")
 
     def step(
@@ -247,12 +242,14 @@ class Weighting(Algorithm):
 def combined(
     point: Point, w: Float[Tensor, "R k"], G: Float[Tensor, "R k k"] | None, part: RowsOf
 ) -> Float[Tensor, "R P"]:
-    """Returns J^T w; with the Gram matrix of the rows, by sums in float64 where their terms cancel so far
-    that rounding to the dtype of the point would be seen.
+    """Returns J^T w.
+
+    With the Gram matrix of the rows, it is summed in float64 where its terms cancel so far that rounding to
+    the dtype of the point would be seen.
     """
-    found = point.vjp(w.to(point.x.dtype))
-    if G is not None and found.dtype != torch.float64:
-        for r in cancelled(w, G, torch.finfo(found.dtype).eps):
-            # in place: to who watches the point (`mobench.training`) it stays the answer to these weights
-            found[r] = combination(point.jacobian(part)[r], w[r])
-    return found
+    direction = point.vjp(w.to(point.x.dtype))
+    if G is not None and direction.dtype != torch.float64:
+        for r in cancelled(w, G, torch.finfo(direction.dtype).eps):
+            # in place, because `mobench.training` remembers this tensor as the point's J^T w
+            direction[r] = combination(point.jacobian(part)[r], w[r])
+    return direction

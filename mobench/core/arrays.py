@@ -1,8 +1,9 @@
 """NumPy for small problems on the CPU, PyTorch for the rest: one source, two array libraries.
 
 A NumPy operation on a hundred numbers costs a third of a PyTorch one, and these solvers are long chains of
-small operations. They call only what both libraries know under one name (operators, fancy indexing, `where`,
-`minimum`, `amin`, ...), so there is one formula, not two, and the results agree to rounding.
+small operations. They call only operations that both libraries know under one name (operators, fancy
+indexing, `where`, `minimum`, `amin`, ...), so there is one formula, not two, and the results agree to
+rounding.
 """
 
 from types import ModuleType

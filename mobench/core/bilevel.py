@@ -34,7 +34,7 @@ ARMIJO = 1e-4
 
 
 class View(ABC):
-    """Both levels at one x, on one sample of each: what hypergradients are made of. Nothing has a graph."""
+    """Both levels at one x, on one sample of each, without a graph: the parts of hypergradients."""
 
     @abstractmethod
     def lower(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B"]:
@@ -62,9 +62,7 @@ class View(ABC):
 
 
 class GraphView(View):
-    """By automatic differentiation of two batched functions, f(x, y) (R, S) and g(x, y) (R, B);
-    runs do not interact.
-    """
+    """Automatic differentiation of f(x, y) (R, S) and g(x, y) (R, B), batched and independent by run."""
 
     def __init__(
         self, x: Tensor, f: Callable[[Tensor, Tensor], Tensor], g: Callable[[Tensor, Tensor], Tensor]
@@ -77,8 +75,8 @@ class GraphView(View):
         return self.g(self.x, y)
 
     def _slope(self, x: Tensor, y: Tensor) -> Tensor:
-        found: Tensor = torch.func.grad(lambda y_: self.g(x, y_).sum())(y)
-        return found
+        gradient: Tensor = torch.func.grad(lambda y_: self.g(x, y_).sum())(y)
+        return gradient
 
     def lower_gradient(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B q"]:
         return self._slope(self.x, y)
@@ -112,15 +110,15 @@ class GraphView(View):
         def total(x: Tensor, s: int) -> Tensor:
             out = self.f(x, y)[:, s].sum()
             for y_t, v in steps:
-                own = s if y.shape[1] > 1 else 0
-                out = out - (self._slope(x, y_t)[:, own] * v[:, s]).sum()
+                block = s if y.shape[1] > 1 else 0
+                out = out - (self._slope(x, y_t)[:, block] * v[:, s]).sum()
             return out
 
         return torch.stack([torch.func.grad(lambda x, s=s: total(x, s))(self.x) for s in range(S)], dim=1)
 
     def lower_x(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R P"]:
-        found: Tensor = torch.func.grad(lambda x: self.g(x, y).sum())(self.x)
-        return found
+        gradient: Tensor = torch.func.grad(lambda x: self.g(x, y).sum())(self.x)
+        return gradient
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,9 +127,9 @@ class Bilevel(Problem):
 
     Needs oracle=hypergradient or oracle=value_gap.
 
-    A subclass says `blocks`, `lower_dim` and either `f` and `g` (differentiable; both batched over runs) or
-    `view`. `view` gets the indices of the terms of the lower level that a step uses, None stands for all of
-    them. One whose steps see samples of their own overrides `at_step`.
+    A subclass defines `blocks`, `lower_dim` and either `f` and `g` (differentiable; both batched over runs)
+    or `view`. `view` gets the indices of the terms of the lower level that a step uses, None stands for all
+    of them. A problem whose samples differ between steps overrides `at_step`.
 
     Fields: `start_lower`: every entry of y_0.
 
@@ -194,13 +192,12 @@ class Bilevel(Problem):
         return self.view(x).upper(self.solve(x))[0]
 
     def columns_at(self, x: Float[Tensor, "R P"], y: Float[Tensor, "R B q"]) -> dict[str, Tensor]:
-        """The problem's own measures (R,) of a pair (x, y)."""
+        """The problem's measures (R,) of a pair (x, y)."""
         return {}
 
 
 def newton(view: View, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B q"]:
-    """argmin_y g(x, y), every block of every run on its own: Newton steps by CG, halved until g falls
-    (Armijo).
+    """argmin_y g(x, y) for every block of every run, by Newton-CG with Armijo's step halving.
 
     Stops at |grad_y g| <= 1e-10 (float32: 1e-5) times (1 + its length at the start). A block that is not
     there after 60 steps, or whose numbers are not finite, is NaN: it is no answer, and no reason to lose
@@ -216,10 +213,10 @@ def newton(view: View, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B q"]:
         if not bool(open_.any()):
             break
         forcing = (0.5 * length.sqrt()).clamp(1e-3 if single else 1e-8, 0.1)
-        found = conjugate_gradients(
+        newton_step = conjugate_gradients(
             partial(view.lower_hvp, y), slope, steps=CG_STEPS, relative=forcing, strict=False
         )
-        direction = torch.where(open_.unsqueeze(-1), found, 0.0)
+        direction = torch.where(open_.unsqueeze(-1), newton_step, 0.0)
         fall = (slope * direction).sum(-1)
         value = view.lower(y)
         size = torch.ones_like(length)

@@ -24,16 +24,15 @@ class Cache:
         return len(self._made)
 
     def made(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Returns the value of `key`, which `make` computes when it is first asked for."""
+        """Returns the value of `key`, which `make` computes on first use."""
         if key not in self._made:
             self._made[key] = make()
         return cast(T, self._made[key])
 
     def at(self, x: Tensor, key: Hashable, compute: Callable[[], T]) -> T:
-        """Returns what `compute` gives at x; it is not called again while x is the same tensor, not written
-        to since.
+        """Returns the value of `compute` at x, stored while x is the same tensor and not written to.
 
-        Only the value at the last x of each key is kept.
+        Only the value at the last x of each key is stored.
         """
         last = self._last.get(key)
         if last is None or last[0] is not x or last[1] != x._version:
@@ -48,21 +47,22 @@ class Cache:
 
         `release` is called with the value that another one replaces.
         """
-        asked = (key, "asked")  # the tensor itself: a GPU makes the host wait for a comparison of numbers
+        # the tensor itself is compared first: a comparison of numbers makes the host wait for a GPU
+        identity = (key, "identity")
         last = self._last.get(key)
         if last is not None:
-            same = self._last.get(asked)
+            same = self._last.get(identity)
             if same is not None and same[0] is x and same[1] == x._version:
                 return cast(T, last[2])
-            known = last[0]
-            if known.dtype == x.dtype and known.device == x.device and torch.equal(known, x):
-                self._last[asked] = (x, x._version, None)
+            last_x = last[0]
+            if last_x.dtype == x.dtype and last_x.device == x.device and torch.equal(last_x, x):
+                self._last[identity] = (x, x._version, None)
                 return cast(T, last[2])
             if release is not None:
                 release(last[2])
         value = compute()
         self._last[key] = (x.detach().clone(), 0, value)
-        self._last[asked] = (x, x._version, None)
+        self._last[identity] = (x, x._version, None)
         return value
 
     def forget(self) -> None:

@@ -1,4 +1,4 @@
-"""Batched conjugate gradients:  H v = b,  H symmetric positive definite, given as a function of columns."""
+"""Batched conjugate gradients:  H v = b,  H symmetric positive definite, a function of columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def conjugate_gradients(
     relative: Float[Tensor, "R k"] | None = None,
     strict: bool = True,
 ) -> Float[Tensor, "R k q"]:
-    """`steps` steps of conjugate gradients on H v = b, each of the R x k columns on its own.
+    """`steps` steps of conjugate gradients on H v = b, column by column of R x k.
 
     apply: V -> H V. start: first guess (None: 0); a solution is returned unchanged. A column stops for good
     when its squared residual is below 1e-28, or its residual below `relative` times |b|. Exact after q steps

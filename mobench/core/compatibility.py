@@ -1,6 +1,4 @@
-"""Join an oracle and an algorithm on declared facts, before the first step;
-refuse with every reason at once.
-"""
+"""Join an oracle and an algorithm on declared facts before the first step, or refuse with all reasons."""
 
 from __future__ import annotations
 
@@ -38,8 +36,8 @@ def reasons(spec: Spec, algorithm: Algorithm, stepped: bool = False) -> list[str
     out = []
     missing = algorithm.needs(spec) - spec.provides
     if missing:
-        given = ", ".join(sorted(spec.provides)) or "values and vjp only"
-        out.append(f"it needs {', '.join(sorted(missing))}, but the oracle provides {given}")
+        provided = ", ".join(sorted(spec.provides)) or "values and vjp only"
+        out.append(f"it needs {', '.join(sorted(missing))}, but the oracle provides {provided}")
     if algorithm.samples > spec.samples:
         hint = (
             "; a stateful oracle cannot provide them"
@@ -75,8 +73,8 @@ def reasons(spec: Spec, algorithm: Algorithm, stepped: bool = False) -> list[str
         out += [f"algorithm.optimizer=adam does not fit: {r}" for r in stepping.misfits(spec, algorithm)]
         if stepped:
             out.append("algorithm.optimizer=adam and optimizer= of mobench.networks are two; leave one out")
-    if stepped and (found := stepping.misfits(spec, algorithm)):
-        out += [f"optimizer= of mobench.networks does not fit: {r}" for r in found]
+    if stepped and (misfits := stepping.misfits(spec, algorithm)):
+        out += [f"optimizer= of mobench.networks does not fit: {r}" for r in misfits]
         out.append(
             "in a training loop of your own, mobench.Balanced(OPTIMIZER, METHOD) takes a method's direction "
             "as the gradient of any optimizer, for the methods that it has (docs/training.md)"
@@ -86,9 +84,9 @@ def reasons(spec: Spec, algorithm: Algorithm, stepped: bool = False) -> list[str
 
 def check(spec: Spec, algorithm: Algorithm, problem: str = "this problem", stepped: bool = False) -> None:
     """Raise CompatibilityError with all reasons unless the algorithm fits the oracle; see `reasons`."""
-    found = reasons(spec, algorithm, stepped)
-    if found:
+    misfits = reasons(spec, algorithm, stepped)
+    if misfits:
         name = type(algorithm).__name__
         raise CompatibilityError(
-            f"{name} is not compatible with {problem}:\n" + "\n".join(f"  - {reason}" for reason in found)
+            f"{name} is not compatible with {problem}:\n" + "\n".join(f"  - {reason}" for reason in misfits)
         )

@@ -1,6 +1,4 @@
-"""Federated problems: objective m belongs to client m,
-which takes steps by itself on data that it alone holds.
-"""
+"""Federated problems: objective m belongs to client m, which takes steps on data that it alone holds."""
 
 from __future__ import annotations
 
@@ -67,9 +65,7 @@ def descend(
     X: Set,
     runs: slice = slice(None),
 ) -> Descent:
-    """y <- Proj_X(y - eta g) for each of the batches;
-    `change` makes what these runs descend on of their losses.
-    """
+    """y <- Proj_X(y - eta g) for each of the batches; g is the gradient of fn(f), with fn from `change`."""
     y = start
     first = None
     total = count = start.new_zeros(())
@@ -100,7 +96,7 @@ class Federated(Problem):
     def local_gradients(
         self, y: Float[Tensor, "R M P"], batch: LocalBatch | None = None
     ) -> tuple[Float[Tensor, "R M"], Float[Tensor, "R M P"]]:
-        """f_m(y_m) and grad f_m(y_m), each objective at a point of its own.
+        """f_m(y_m) and grad f_m(y_m), each objective at another point.
 
         `batch`: samples of the clients (None: all); values and gradients of clients that do not move are 0.
         """

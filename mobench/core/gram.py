@@ -32,10 +32,10 @@ _screens: list[Screen] = []
 
 
 def use(kernel: Kernel, screen: Screen) -> None:
-    """From now on asks `kernel` for the Gram matrices of float32 rows first, and `screen` for the runs of
-    `cancelled`; None: they leave them to others.
+    """Registers compiled code: `kernel` for Gram matrices of float32 rows, `screen` for `cancelled`.
 
-    The core knows of no compiled code: who makes points brings it.
+    Either returns None for what array operations should compute. The core imports no compiled code: the
+    package of oracles registers it.
     """
     if kernel not in _kernels:
         _kernels.append(kernel)
@@ -51,9 +51,9 @@ def gram(J: Float[Tensor, "R k P"]) -> Float[Tensor, "R k k"]:
     if J.dtype == torch.float64:
         return torch.bmm(J, J.mT)
     for kernel in _kernels:
-        found = kernel(J)
-        if found is not None:
-            return found
+        G = kernel(J)
+        if G is not None:
+            return G
     return blocked(J)
 
 
@@ -63,8 +63,9 @@ def _symmetric(G: Float[Tensor, "R k k"]) -> Float[Tensor, "R k k"]:
 
 
 def _product(J: Float[Tensor, "R k P"]) -> Float[Tensor, "R k k"]:
-    """Returns J J^T. On a GPU the columns are cut into parts, whose products are summed: a product of a few
-    long rows would occupy a few of its many processors.
+    """Returns J J^T, on a GPU as a sum over parts of the columns.
+
+    A product of a few long rows would occupy a few of its many processors.
     """
     R, _, P = J.shape
     if J.device.type == "cpu" or P < LONG:
@@ -96,7 +97,7 @@ def blocked(J: Float[Tensor, "R k P"]) -> Float[Tensor, "R k k"]:
 def cancelled(w: Float[Tensor, "R k"], G: Float[Tensor, "R k k"], eps: float) -> list[int]:
     """Runs in which rounding of the terms of J^T w by `eps` is more than `SEEN` of its length.
 
-    A GPU is asked once.
+    On a GPU the host waits once.
     """
     for screen in _screens:
         some = screen(w, G, SEEN / eps)

@@ -3,13 +3,13 @@
 A step of a small problem costs a GPU a few microseconds of work and the host hundreds of launches. A graph
 records the launches of one step once; to replay them is one launch, with the same kernels on the same
 addresses. Only what runs on the device is recorded: a step that depends on its number, waits for the device,
-draws on the host or keeps a state there would replay what it saw at its recording. The contract is that of an
-Algorithm (all that a step remembers is in its state), and most breaches are found, and the step is then run
-as it is:
+draws on the host or keeps a state there would replay the numbers of its recording. The contract is that of an
+Algorithm (all that a step remembers is in its state). Most breaches are noticed, and the step is then run
+without a graph:
 
 - its number is a `StepNumber`, a placeholder; reading it raises;
 - PyTorch raises where the host waits for the device (torch.cuda.set_sync_debug_mode);
-- all tensors of the state are on the device and keep their shapes, and what else is in it keeps its value;
+- all tensors of the state are on the device and keep their shapes, and its other entries keep their values;
 - a graph keeps the memory of its step for itself: it is recorded only if the device has as much left;
 - three replayed steps are compared with steps that were run.
 """
@@ -38,9 +38,10 @@ class NotCapturable(Exception):
 
 
 class StepNumber:
-    """Stands for the number of a step while it is recorded. `tensor` is the number on the device, which grows
-    with each replay; t + 1 is another stand-in. Other uses raise NotCapturable, or a TypeError where PyTorch
-    expects a number.
+    """Stands for the number of a step while it is recorded.
+
+    `tensor` is the number on the device, which grows with each replay; t + 1 is another stand-in. Other uses
+    raise NotCapturable, or a TypeError where PyTorch expects a number.
     """
 
     def __init__(self, tensor: Tensor) -> None:
@@ -88,12 +89,12 @@ class StepGraph:
         self._number = torch.zeros((), dtype=torch.int64, device=device)
         self._others = [None if isinstance(x, Tensor) else x for x in leaves]
         try:
-            # on copies: what the problem remembers of these iterates must not be met at the recording
+            # on copies: caches of the problem for these iterates must not be hit at the recording
             with _waits_raise():
                 self._taken(step, _cloned(leaves))
             self._static = _cloned(leaves)
             self._graph = torch.cuda.CUDAGraph()
-            # a stream of this device: PyTorch's own is that of the first device of the process
+            # a stream of this device: PyTorch's default is that of the first device of the process
             with warnings.catch_warnings():
                 # of a step that fails before its first kernel; the error of the step says why
                 warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
@@ -103,8 +104,8 @@ class StepGraph:
         except NotCapturable:
             raise
         except Exception as error:  # whatever a step of the plain path raises, it raises again there
-            said = str(error).splitlines() or [type(error).__name__]
-            raise NotCapturable(f"its recording failed: {said[0]}") from error
+            lines = str(error).splitlines() or [type(error).__name__]
+            raise NotCapturable(f"its recording failed: {lines[0]}") from error
 
     def _record(self, step: Step) -> None:
         """Takes a step from the static tensors, and writes its result to them."""
@@ -116,9 +117,9 @@ class StepGraph:
         self._number.add_(1)
 
     def _taken(self, step: Step, tensors: list[Any]) -> list[Any]:
-        """The leaves after a step from these, which must be as they were but for their numbers."""
-        given = self._joined(tensors)
-        after = step({**given, "t": StepNumber(self._number)}, StepNumber(self._number))
+        """The leaves of the state after a step from `tensors`, of the same shapes, types and host values."""
+        before = self._joined(tensors)
+        after = step({**before, "t": StepNumber(self._number)}, StepNumber(self._number))
         leaves, spec = tree_flatten(_without_number(after))
         if spec != self._spec:
             raise NotCapturable("its state changes its parts")
@@ -133,26 +134,26 @@ class StepGraph:
         return leaves
 
     def _joined(self, tensors: list[Any]) -> dict[str, Any]:
-        found: dict[str, Any] = tree_unflatten(tensors, self._spec)
-        return found
+        state: dict[str, Any] = tree_unflatten(tensors, self._spec)
+        return state
 
     def _compare(self, step: Step, state: State) -> None:
-        """Raises NotCapturable if replayed steps do not give what the same steps give that are run."""
+        """Raises NotCapturable if replayed steps give other numbers than steps that are run."""
         t = state["t"]
         run: State = self._joined(_cloned(tree_flatten(_without_number(state))[0])) | {"t": t}
         for k in range(TRIED):
             run = step(run, t + k)
-        found = self.replay(state, TRIED)
-        for a, b in zip(_tensors(run), _tensors(found), strict=True):
+        replayed = self.replay(state, TRIED)
+        for a, b in zip(_tensors(run), _tensors(replayed), strict=True):
             if not _close(a, b):
                 raise NotCapturable("replayed, it gives other numbers")
 
     def replay(self, state: State, steps: int) -> State:
-        """The state after so many steps from one of the same sizes, which is not changed."""
+        """The state `steps` steps after `state`, which has the recorded sizes and is not changed."""
         with torch.no_grad():
-            for own, given in zip(self._static, tree_flatten(_without_number(state))[0], strict=True):
-                if isinstance(own, Tensor):
-                    own.copy_(given)
+            for static, value in zip(self._static, tree_flatten(_without_number(state))[0], strict=True):
+                if isinstance(static, Tensor):
+                    static.copy_(value)
             self._number.fill_(state["t"])
             for _ in range(steps):
                 self._graph.replay()
@@ -167,9 +168,8 @@ def _without_number(state: State) -> State:
 def _check_room(leaves: list[Any], device: torch.device) -> None:
     """Raises NotCapturable unless the device can hold a graph beside the steps that are run.
 
-    A graph keeps two copies of the state and, in a pool that nothing else can use, what its step allocates:
-    at most what this process has ever held at once beyond what it holds now. Steps that are run between
-    replays need the same again.
+    A graph keeps two copies of the state and, in a private pool, the memory of its step: at most the peak of
+    this process less its memory now. Steps that are run between replays need the same again.
     """
     held = torch.cuda.memory_allocated(device)
     step = torch.cuda.max_memory_allocated(device) - held

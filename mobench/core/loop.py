@@ -1,7 +1,7 @@
 """The batched loop: one trajectory of R runs, six lines a step.
 
 State = {t, theta, oracle, alg, out, alive, kkt, fail, stopped, unsolvable}: nested dicts of tensors, R first
-in each; and adam, the averages of algorithm.optimizer=adam, or optimizer, what a user's own optimizer keeps.
+in each; and adam, the averages of algorithm.optimizer=adam, or optimizer, the state of a user's optimizer.
 Saving it is the checkpoint; continuing from it is bit-identical on a CPU.
 """
 
@@ -60,19 +60,18 @@ def first_state(
     steps: int,
     stepper: Stepper | None = None,
 ) -> State:
-    """The state before the first step, of parts that are known to fit. `stepper`: as of `advance`."""
+    """The state before the first step of parts that have been checked. `stepper`: see `advance`."""
     oracle = seen_by(algorithm, oracle)
     spec = oracle.spec
     theta = spec.X.project(theta)
     # preferences and weights stay float64 whatever the dtype of theta: they cost nothing and certificates
     # need it
     prefs = runs.weights.to(theta.device)
-    everyone = runs.all.to(theta.device)
     ideal = None if oracle.ideal is None else oracle.ideal.to(prefs)
     ctx = Context(
         spec=spec,
         prefs=prefs,
-        all_prefs=everyone,
+        all_prefs=runs.all.to(theta.device),
         theta=theta,
         exact=oracle.exact,
         steps=steps,
@@ -113,10 +112,10 @@ def advance(
 
     The outputs that `observe` sees hold theta_t already. A run whose solve fails, or whose next iterate is
     not finite or longer than FAR, keeps its last one for good and is marked in `alive`: its neighbours do not
-    notice. When no run is left, a CPU takes no more steps and only observes (a GPU would have to be asked
-    after each one), and while some are left, it keeps the algorithm's state of the others as it was after
-    their last step, unless the runs of a seed move together. Such an algorithm finds `alive` in its state, if
-    its state has that key. `kkt` is the largest residual of a run's subproblem solves (-1: it has none),
+    notice. When no run is left, a CPU takes no more steps and only observes (a GPU's host would have to wait
+    after each step to know), and while some are left, it keeps the algorithm's state of the others as it was
+    after their last step, unless the runs of a seed move together. An algorithm whose state has the key
+    `alive` gets it there. `kkt` is the largest residual of a run's subproblem solves (-1: it has none),
     `fail` counts failed ones (0 or 1, since no step follows), `stopped` is the step of that solve (-1: there
     is none), `unsolvable` says that its program is proved to have no solution. A state with `ended` (-1, or
     the step at which a stop rule ended the run) keeps all of such a run as it was then.
@@ -136,7 +135,7 @@ def advance(
     averages = state.get("adam")
     stops = "ended" in state  # other jobs do not pay for stop rules
     on_host = theta.device.type == "cpu"
-    # whether all runs are alive and none has ended, as far as a CPU knows; a GPU is not asked
+    # True if all runs are alive and none has ended; always False on a GPU, where to know would be to wait
     whole = on_host and not stops and bool(alive.all())
     times: Iterable[Any] = range(state["t"], until) if number is None else (number,)
     with torch.no_grad():
@@ -151,7 +150,7 @@ def advance(
             if on_host and not whole and not bool(alive.any()):
                 state["t"] = t + 1
                 continue
-            everyone = whole  # takes this step
+            all_step = whole
             going = alive & (state["ended"] < 0) if stops else alive
             alpha = algorithm.schedule(t)
             frozen = on_host and not whole and not algorithm.together and not bool(alive.all())
@@ -165,17 +164,17 @@ def advance(
                 d, after = adam.step(d, averages)
                 averages = _chosen(going, after, averages) if stops else after
             if stepper is not None:
-                # what it keeps of runs that have ended may change: they never move again
+                # its state of runs that have ended may change: they never move again
                 moved, state["optimizer"] = stepper.step(theta, d, state["optimizer"])
             else:
-                # runs may have step sizes of their own
+                # step sizes may differ between runs
                 moved = theta + (alpha.to(d) if isinstance(alpha, torch.Tensor) else alpha) * d
             proposal = project_moving(X, moved, theta, points[0].moving)
-            if everyone and _all_move(proposal, info):
-                theta = proposal  # what the masks below would choose for every run
+            if all_step and _all_move(proposal, info):
+                theta = proposal  # as the masks below would choose for every run
             else:
                 near = proposal.abs().sum(-1) < FAR
-                # for good: what is left of its state may be NaN
+                # for good: the rest of its state may be NaN
                 alive = alive & (near | ~going if stops else near)
                 if info.fail is not None:
                     ended = info.fail & going
@@ -186,13 +185,13 @@ def advance(
                         unsolvable = unsolvable | (ended & info.unsolvable)
                 moves = alive & going if stops else alive
                 theta = torch.where(moves.unsqueeze(-1), proposal, theta)
-                whole = everyone and bool(alive.all())
+                whole = all_step and bool(alive.all())
             if "alive" in alg:
                 alg = {**alg, "alive": alive}
             ostate = points[0].state
             if info.kkt is not None:  # a run that has ended solves nothing worth counting
                 largest = torch.fmax(kkt, info.kkt.to(kkt.dtype))
-                kkt = largest if everyone else torch.where(going, largest, kkt)
+                kkt = largest if all_step else torch.where(going, largest, kkt)
             state |= {
                 "t": t + 1,
                 "theta": theta,
@@ -217,13 +216,11 @@ def _all_move(proposal: Tensor, info: Info) -> bool:
     return float(torch.linalg.vector_norm(proposal, math.inf)) * proposal.shape[-1] < 0.5 * FAR
 
 
-def _copied(state: State) -> State:
+def _copied(state: Any) -> Any:
     """A state that a step does not write to."""
-    return {key: _copied(value) if isinstance(value, dict) else _clone(value) for key, value in state.items()}
-
-
-def _clone(value: Any) -> Any:
-    return value.clone() if isinstance(value, Tensor) else value
+    if isinstance(state, dict):
+        return {key: _copied(value) for key, value in state.items()}
+    return state.clone() if isinstance(state, Tensor) else state
 
 
 def _chosen(which: Tensor, new: State, old: State) -> State:

@@ -23,11 +23,10 @@ class Spec:
 
     Fields: R runs, M objectives, N constraints, P variables; X feasible set; provides: optional requests that
     it serves (jacobian, jvp, hvp, and with hvp `moved`); stateful: keeps a state between steps; samples: how
-    many independent samples a step may
-    ask for; local_steps: its rows are not gradients of its values (several local steps per round); positive:
-    all objectives are >= 0; constraint_kind: "inequality" (g <= 0) or "gap" (a value function gap, bilevel);
-    averaging: exponent a of running averages with weights ~ t^-a, None if it does not average; blocks: of
-    coordinates, one of which moves in a step.
+    many independent samples a step may request; local_steps: its rows are not gradients of its values
+    (several local steps per round); positive: all objectives are >= 0; constraint_kind: "inequality" (g <= 0)
+    or "gap" (a value function gap, bilevel); averaging: exponent a of running averages with weights ~ t^-a,
+    None if it does not average; blocks: of coordinates, one of which moves in a step.
     """
 
     R: int
@@ -52,7 +51,7 @@ class Oracle(ABC):
     spec: Spec
 
     def init(self, theta: Float[Tensor, "R P"]) -> State:
-        """First state; its shapes never depend on what will be asked."""
+        """First state; its shapes do not depend on later requests."""
         return {}
 
     @abstractmethod
@@ -68,14 +67,13 @@ class Oracle(ABC):
         return None
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
-        """theta_0, float64 on the CPU: the problem's start,
-        and that of variables which the oracle adds to it.
-        """
+        """theta_0, float64 on the CPU: the start of the problem and of variables that the oracle adds."""
         raise NotImplementedError(f"{type(self).__name__} does not provide a starting point")
 
     def last_point(self, theta: Float[Tensor, "R P"], state: State, t: int) -> Point | None:
-        """Returns the point after the last step, for the last row of the history, where values belong to a
-        state; None: the exact values.
+        """Returns the point after the last step where values belong to a state; None: the exact values.
+
+        The last row of the history shows it.
         """
         return None
 
@@ -87,16 +85,17 @@ class Oracle(ABC):
     def columns(
         self, theta: Float[Tensor, "R P"], values: Float[Tensor, "R K"], point: Point | None = None
     ) -> dict[str, Tensor]:
-        """The problem's own measures (R,) of iterates and their values, for history and final rows.
+        """The problem's measures (R,) of iterates and their values, for history and final rows.
 
-        `point`: what the algorithm saw there, None in final rows.
+        `point`: the point that the algorithm used there, None in final rows.
         """
         return {}
 
     def transformed(self, fn: Callable[[Tensor], Tensor]) -> Oracle:
-        """The oracle whose points show fn(f), elementwise, by the chain rule; an oracle with local steps
-        overrides it, because there fn belongs into each of them. `exact` and what is recorded stay those of
-        f.
+        """The oracle whose points have values and rows of fn(f), elementwise, by the chain rule.
+
+        An oracle with local steps overrides it, because there fn belongs into each of them. `exact` and the
+        recorded rows stay those of f.
         """
         return Transformed(self, fn)
 

@@ -1,4 +1,4 @@
-"""Output rules: what a trajectory returns. Several listen to one trajectory.
+"""Output rules, which turn a trajectory into an answer; several listen to one trajectory.
 
 They are updated BEFORE the step, with theta_t and the point of theta_t, and they consume their state: tensors
 are written in place, a checkpoint is taken through a file.
@@ -22,7 +22,7 @@ class Output(ABC):
     """Base class. `init` makes the state, `update` sees (theta_t, point_t), `final` gives the answer.
 
     A rule that cannot answer after one pass declares how many it needs: the same deterministic trajectory is
-    run again. At the end of each pass but the last, `carried` says what the next one has to know, and `later`
+    run again. At the end of each pass but the last, `carried` gives the tensors for the next one, and `later`
     makes the rule that listens to it, whose `final` after the last pass is the answer.
 
     Attributes:
@@ -41,7 +41,7 @@ class Output(ABC):
 
     @abstractmethod
     def final(self, state: State, theta: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
-        """The answer, given the iterate after the last step."""
+        """The answer; theta is the iterate after the last step."""
 
     def carried(self, state: State, steps: int) -> State:
         """Returns the tensors that the next pass has to know, from the state after a pass of `steps` steps.
@@ -51,7 +51,7 @@ class Output(ABC):
         raise NotImplementedError(f"{type(self).__name__} does not use a second pass")
 
     def later(self, carried: State) -> Output:
-        """Returns the rule that listens to the next pass, given what was carried over."""
+        """Returns the rule that listens to the next pass, from the tensors of `carried`."""
         raise NotImplementedError(f"{type(self).__name__} does not use a second pass")
 
 
@@ -125,10 +125,10 @@ def _absorb(
 class Adaptive(Output):
     """theta~ = (1/T) sum over stored tau of gamma_tau theta^(tau): the Pareto-adaptive average.
 
-    Keeps the stored iterates themselves (a ring per run that grows by doubling after removing what no run
-    stores): memory is that of the largest stored set. Use `adaptive_two_pass` where P is large and the set
-    grows with T. Source: OMD-TCH paper, Algorithm 2. Snapshots are copies: a reference to a live tensor would
-    turn the average into the last iterate.
+    Keeps the stored iterates themselves (a ring per run that doubles after entries that no run stores have
+    been removed): memory is that of the largest stored set. Use `adaptive_two_pass` where P is large and the
+    set grows with T. Source: OMD-TCH paper, Algorithm 2. Snapshots are copies: a reference to a live tensor
+    would turn the average into the last iterate.
     """
 
     capacity = 8
@@ -183,8 +183,8 @@ class Adaptive(Output):
             return theta
         alive = state["alive"]
         weights = state["gamma"] * alive / total
-        # only what is stored: a ring of networks is large, and often holds one of them; it may be float32,
-        # weights are not
+        # stored iterates only: a ring of networks is large and often holds a single one; weights are float64
+        # although iterates may be float32
         stored = torch.argsort(~alive, dim=1, stable=True)[:, : int(alive.sum(1).max())]
         some = state["theta"].gather(1, stored.unsqueeze(-1).expand(-1, -1, theta.shape[1]))
         return (weights.gather(1, stored).unsqueeze(1) @ some.to(torch.float64)).squeeze(1).to(theta.dtype)
@@ -232,7 +232,7 @@ class AdaptiveTwoPass(Output):
 
 
 class WeightedSum(Output):
-    """(1/T) sum_t gamma_t theta^(t) for given gamma (R, T); accumulated in float64."""
+    """(1/T) sum_t gamma_t theta^(t) with the weights gamma (R, T); accumulated in float64."""
 
     def __init__(self, gamma: Float[Tensor, "R T"]) -> None:
         self.weights = gamma

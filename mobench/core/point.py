@@ -1,4 +1,4 @@
-"""A Point is one sample at one theta: it answers what an algorithm asks, and computes nothing else.
+"""A Point is one sample at one theta: it computes what an algorithm requests, and nothing else.
 
 K = M objectives, then N constraints, stacked. A weight vector may have M or K entries. Requests:
 values, vjp (J^T w), jacobian, gramian, jvp (J v), hvp, moved. Only the last two may be missing.
@@ -28,11 +28,11 @@ class Point(ABC):
         moving: coordinates (R, P) that this step may change (block methods), None for all.
         state: the oracle's next state; the loop reads it after the algorithm has stepped.
         inner: the point that this one is made of, None if it is made of none.
-        recorded: values for the history where they are not those that the algorithm sees; None: they are.
+        recorded: values for the history where they differ from the algorithm's; None: they are the same.
         same_sample: makes the point of the same sample at other iterates, None where that cannot be had.
         share: how much of its step's batch it has, where that is cut into parts of different sizes.
-        factored: whether its rows are a factor of a Gram matrix that stands for gradients nobody knows.
-        graph: whether gradients may be asked for; the loop clears it for derivative-free methods, which save
+        factored: whether its rows are only a factor of the Gram matrix, whose gradients are not at hand.
+        graph: whether gradients may be requested; the loop clears it for derivative-free methods, which save
             the memory.
     """
 
@@ -171,15 +171,13 @@ class GraphPoint(Point):
 
 
 class Linear(ABC):
-    """Values and derivatives of the `count` stacked functions at one x in closed form,
-    each computed when it is asked for.
-    """
+    """Values and derivatives of the `count` stacked functions at one x in closed form, on request."""
 
     count: int
 
     @abstractmethod
     def values(self, keep: bool) -> Float[Tensor, "R K"]:
-        """Losses, then constraints; `keep`: derivatives may be asked for later."""
+        """Losses, then constraints; `keep`: derivatives may be requested later."""
 
     @abstractmethod
     def jacobian(self) -> Float[Tensor, "R K P"]:
@@ -219,11 +217,11 @@ class LinearPoint(Point):
 
 
 class TablePoint(Point):
-    """Values and rows are at hand (closed form, running averages, clients); `rows` may be a function that is
-    called on demand, and `vjp` one that computes J^T w of the M objectives without them.
+    """A point whose values and rows are at hand (closed form, running averages, clients).
 
-    `fn`, if given, is the same stacked function for automatic differentiation; it serves hvp where no closed
-    form `hessian` (w, v) is given.
+    `rows` may be a function that is called on demand, and `vjp` one that computes J^T w of the M objectives
+    without them. `fn` is the same stacked function for automatic differentiation; it serves hvp where there
+    is no closed form `hessian` (w, v).
     """
 
     def __init__(

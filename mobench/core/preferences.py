@@ -30,9 +30,7 @@ def ray(w: Float[Tensor, "*R M"]) -> Float[Tensor, "*R M"]:
 
 
 def from_rays_deg(angles: Sequence[float]) -> Float[Tensor, "U 2"]:
-    """Weights whose rays make the given angles (degrees, strictly between 0 and 90) with the f_1 axis
-    (M = 2).
-    """
+    """Weights (M = 2) whose rays make these angles, strictly between 0 and 90 degrees, with the f_1 axis."""
     for a in angles:
         if not 0.0 < a < 90.0:
             raise PreferenceError(
@@ -83,7 +81,8 @@ def simplex_grid(steps: int, M: int) -> Float[Tensor, "U M"]:
 
 
 def check_weights(w: Float[Tensor, "U M2"], M: int, floor: float | None) -> Float[Tensor, "U M2"]:
-    """Raise PreferenceError unless each row has M positive entries with sum 1;
+    """Raise PreferenceError unless each row has M positive entries with sum 1.
+
     `floor` clips to [floor, 1 - floor]; the weights are divided by their sum afterwards, which can leave a
     clipped one somewhat below `floor`.
     """
@@ -113,8 +112,7 @@ def check_weights(w: Float[Tensor, "U M2"], M: int, floor: float | None) -> Floa
 
 
 def resolve(config: Any, M: int) -> Float[Tensor, "U M"]:
-    """The preference set from `preferences: K` or `preferences: {count, rays_deg, weights, floor,
-    simplex_steps}`.
+    """The preference set from `preferences: K` or from a mapping with some of `KEYS`.
 
     Raises:
         PreferenceError: not in the open simplex, wrong length, or more than one of rays_deg, weights,
@@ -211,10 +209,10 @@ class Runs:
     def to(self, device: torch.device | str) -> Runs:
         """The same runs with tensors on another device."""
         variant = None if self.variant is None else self.variant.to(device)
-        weights, seeds, index, everyone = (
+        weights, seeds, index, all_weights = (
             t.to(device) for t in (self.weights, self.seeds, self.index, self.all)
         )
-        return Runs(weights, seeds, index, everyone, variant)
+        return Runs(weights, seeds, index, all_weights, variant)
 
     def name(self, run: int) -> str:
         """The preference of one run as a key for random streams: rounded, so that it survives text files."""

@@ -1,7 +1,6 @@
 """The base of problems: stacked functions of (R, P) decision variables, their start and their feasible set.
 
-What one family of problems needs beyond this is a module of its own: `sampled`, `federated`, `bilevel`,
-`seeds`, `truth`.
+Members that only some families of problems need are in `sampled`, `federated`, `bilevel`, `seeds`, `truth`.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Problem(ABC):
     twice: ClassVar[bool] = True  # `values` can be differentiated twice: Hessian products exist
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = START_KINDS
     execution_fields: ClassVar[tuple[str, ...]] = ()  # fields that change no result, and no job's identity
-    # fields that came after jobs had been kept, with the value that those had: it is no part of the identity
+    # fields added later, with the value that earlier jobs had: at that value they are no part of the identity
     added_fields: ClassVar[Mapping[str, Any]] = {}
     keeps_solutions: ClassVar[bool] = False  # decision variables are stored however many there are
 
@@ -102,7 +101,7 @@ class Problem(ABC):
         return bool(self.start.get("per_preference", False))
 
     def bind(self: This, runs: Runs) -> This:
-        """The problem with what differs between the runs made (random instances). Default: nothing does."""
+        """The problem with the parts that differ between runs, such as random instances. Default: itself."""
         return self
 
     @property
@@ -112,9 +111,7 @@ class Problem(ABC):
 
     @property
     def ideal_point(self) -> Tensor | None:
-        """z of the Tchebycheff value max_m w_m (f_m - z_m), float64 on the CPU;
-        asked of the bound problem.
-        """
+        """z of the Tchebycheff value max_m w_m (f_m - z_m), float64 on the CPU, of the bound problem."""
         return None
 
     @property
@@ -123,14 +120,13 @@ class Problem(ABC):
         return None
 
     def columns(self, x: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:
-        """Extra columns (R,) of history and final rows,
-        from iterates and their values (objectives, constraints).
-        """
+        """Extra columns (R,) of history and final rows, from iterates and all their values."""
         return {}
 
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
-        """Returns facts that readers of the rows need beside the configuration: data sets with their
-        hashes, and, for these runs, what their seeds have made of them.
+        """Returns facts that readers of the rows need beside the configuration.
+
+        Such are data sets with their hashes, and the instances of the runs' seeds.
         """
         return {}
 

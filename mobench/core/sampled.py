@@ -1,4 +1,4 @@
-"""Problems that can be sampled: finite sums and expectations, and what a minibatch of one is."""
+"""Problems that can be sampled, finite sums and expectations, and their minibatches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Batch(NamedTuple):
 
     Fields: chosen (S, B), the terms of each group of runs; group (R,), each run's row of it; sizes: how many
     runs each group has, as numbers that need not be fetched from a device (None: unknown); number: of the
-    sample among all of a job, which names what else is drawn for it (the masks of dropout).
+    sample among all of a job, which keys other draws for it (the masks of dropout).
     """
 
     chosen: Int[Tensor, "S B"]
@@ -27,9 +27,7 @@ class Batch(NamedTuple):
 
 
 class Sampled(Problem):
-    """Base class of problems whose functions are of samples, mostly means over them;
-    `values` takes the samples as `batch`.
-    """
+    """Base class of problems whose functions are of samples, mostly means; `values` takes them as `batch`."""
 
     @property
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Problems of which every seed has an instance of its own: random constants, partitions of data, episodes."""
+"""Problems with an instance for every seed: random constants, partitions of data, episodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PerSeed(Cached, Problem, Generic[T]):
     """Base class of problems with an instance for each seed, which all runs of the seed share.
 
     Of a bound problem `seeds` are the different seeds of its runs in rising order, and `group` (R,) is the
-    place of each run's seed among them, on the CPU. `cache` keeps what is made of the instances.
+    place of each run's seed among them, on the CPU. `cache` stores values derived from the instances.
     """
 
     seeds: tuple[int, ...] = field(default=(), init=False, repr=False, compare=False)
@@ -39,7 +39,7 @@ class PerSeed(Cached, Problem, Generic[T]):
         """The instance of a seed; drawn once in a process."""
 
     def bind(self: This, runs: Runs) -> This:
-        """The problem with the instances of the runs' seeds; one that cannot be had is an error now."""
+        """The problem with the instances of the runs' seeds, all of which are drawn here."""
         seeds, group = torch.unique(runs.seeds.cpu(), return_inverse=True)
         for seed in seeds.tolist():
             self.instance(seed)

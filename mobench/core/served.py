@@ -1,8 +1,8 @@
 """Passes functions, modules and data of a user's program to the jobs that run in it, by a name.
 
-A configuration cannot hold them. It holds the name, a hash of what they compute (`mobench.jobs.fingerprint`).
-They are found under it while `serving` is open: in this process, during a run; those of a problem that a
-command names by a function (`mobench.config.named`) as long as the process lives.
+A configuration cannot hold them. It holds the name, a hash of what they compute (`mobench.jobs.fingerprint`),
+under which `served` returns them while `serving` is open: in this process, during a run. Those of a problem
+that a command names by a function (`mobench.config.named`) stay as long as the process lives.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ AGAIN = {
     "mobench.run(problem=mobench.networks(...)), or repeat the command that named problem=FILE.py:FUNCTION",
     "record.code": "mobench.run(measures={...})",
 }
-# what `serving` serves, in the thread that opened it
+# functions that `serving` serves, in the thread that opened it
 _SERVED: ContextVar[Mapping[str, Any]] = ContextVar("served", default=MappingProxyType({}))
 _KEPT: dict[str, Any] = {}  # in all threads
 
@@ -33,21 +33,21 @@ def keep(code: str, functions: Any) -> None:
 
 
 def served(code: str, key: str = "problem.code") -> Any:
-    """Returns what is served under a name.
+    """Returns the functions that are served under a name.
 
     Args:
         key: of the configuration that holds the name, for the message.
 
     Raises:
-        ConfigError: nothing is; the program that defined it has ended.
+        ConfigError: there are none; the program that defined them has ended.
     """
-    found = {**_KEPT, **_SERVED.get()}
-    if code not in found:
+    by_code = {**_KEPT, **_SERVED.get()}
+    if code not in by_code:
         raise ConfigError(
             f"{key}={code}: these functions exist only in the Python program that defined them; rerun it "
             f"there with {AGAIN[key]}."
         )
-    return found[code]
+    return by_code[code]
 
 
 @contextlib.contextmanager
@@ -62,10 +62,10 @@ def serving(code: str, functions: Any) -> Iterator[None]:
 
 def source(functions: Iterable[Callable[..., Any]]) -> list[str]:
     """Text of each function, as far as Python can find it; for a reader of the rows."""
-    found = []
+    texts = []
     for fn in functions:
         try:
-            found.append(inspect.getsource(fn))
+            texts.append(inspect.getsource(fn))
         except (OSError, TypeError, SyntaxError, tokenize.TokenError):  # of a file that was edited since
-            found.append(f"{fn!r} (no source text)")
-    return found
+            texts.append(f"{fn!r} (no source text)")
+    return texts

@@ -86,11 +86,10 @@ class Ball(Set):
 def project_moving(
     X: Set, p: Float[Tensor, "R P"], x: Float[Tensor, "R P"], moving: Bool[Tensor, "R P"] | None
 ) -> Float[Tensor, "R P"]:
-    """Nearest point of X to p among those that equal x (in X) wherever `moving` is False; None: plain
-    projection.
+    """Nearest point of X to p among those that equal x (in X) wherever `moving` is False.
 
-    For sets whose section by fixed coordinates has a formula: Free, Box, Intervals, Ball. On a ball the plain
-    projection would move the fixed coordinates as well.
+    None is the plain projection. For sets whose section by fixed coordinates has a formula: Free, Box,
+    Intervals, Ball. On a ball the plain projection would move the fixed coordinates as well.
 
     Raises:
         ValueError: any other set with fixed coordinates.

@@ -34,19 +34,17 @@ def check_start(start: Mapping[str, Any], kinds: Mapping[str, tuple[str, ...]]) 
     options = {k: v for k, v in dict(start).items() if v is not None}
     kind = choose("problem.start.kind", str(options.pop("kind", "")), kinds)
     options.pop("per_preference", None)
-    wanted = kinds[kind]
-    if set(options) != set(wanted):
+    required = kinds[kind]
+    if set(options) != set(required):
         raise ConfigError(
-            f"problem.start with kind={kind!r} needs the keys {', '.join(wanted) or 'none'} (optional: "
+            f"problem.start with kind={kind!r} needs the keys {', '.join(required) or 'none'} (optional: "
             f"per_preference), but the keys found are {', '.join(sorted(options)) or 'none'}. "
             "Set an inherited key to null to remove it."
         )
 
 
 def start_generator(problem: Problem, runs: Runs, run: int, **axes: object) -> np.random.Generator:
-    """The generator of a run's start: keyed by (problem, seed), `axes`,
-    and the preference if `start` says so.
-    """
+    """The generator of a run's start, keyed by problem, seed, `axes` and, if `start` says so, preference."""
     if problem.start.get("per_preference", False):
         axes["preference"] = runs.name(run)
     return generator(int(runs.seeds[run]), problem=problem.name, use="start", **axes)

@@ -1,6 +1,6 @@
-"""Problems whose user has given an optimizer: how the loop steps along a method's direction then.
+"""Problems with an optimizer of their user's, which the loop steps with along a method's direction.
 
-(theta', own') = step(theta, d, own)   in the place of   theta' = theta + alpha_t d
+(theta', s') = step(theta, d, s)   in the place of   theta' = theta + alpha_t d
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Stepper(Protocol):
     def step(
         self, theta: Float[Tensor, "R P"], d: Float[Tensor, "R P"], state: State
     ) -> tuple[Float[Tensor, "R P"], State]:
-        """The next iterates, before any projection, and what belongs to the stepper then.
+        """The next iterates, before any projection, and the stepper's part of the next state.
 
         It may write to the tensors of `state`, as torch's optimizers do.
         """
@@ -34,24 +34,26 @@ class Stepper(Protocol):
 
 @runtime_checkable
 class Stepped(Protocol):
-    """A problem that may have a step of its own."""
+    """A problem that may have a stepper."""
 
     def stepper(self) -> Stepper | None:
-        """Returns a new stepper; None: the loop's own step."""
+        """Returns a new stepper; None: the loop's step."""
 
 
 def misfits(spec: Spec, algorithm: Algorithm) -> list[str]:
     """Why an optimizer cannot step along the direction of a method on this oracle; empty if it can."""
-    found = []
+    reasons = []
     if algorithm.own_step:
-        found.append(algorithm.own_step)
+        reasons.append(algorithm.own_step)
     elif algorithm.together or algorithm.replaces or algorithm.derivative_free:
-        found.append("it chooses points for all preferences of a seed together, not a direction of each run")
+        reasons.append(
+            "it chooses points for all preferences of a seed together, not a direction of each run"
+        )
     if not isinstance(spec.X, Free | Box | Intervals):
-        found.append(
+        reasons.append(
             f"a projection onto a {type(spec.X).__name__} after steps of another length in each coordinate "
             "would have to be one in another metric; bounds of the coordinates are possible"
         )
     if spec.blocks > 1:
-        found.append("the averages of coordinates that rest would go on; set oracle.block_move=all")
-    return found
+        reasons.append("the averages of coordinates that rest would go on; set oracle.block_move=all")
+    return reasons

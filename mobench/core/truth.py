@@ -1,5 +1,4 @@
-"""Facts that some problems know beyond their ideal and reference points; each question is a
-protocol.
+"""Facts that some problems know beyond their ideal and reference points, each as a protocol.
 
 A problem that has the method knows the answer; nothing has to be inherited.
 """
@@ -21,9 +20,7 @@ class KnownFront(Protocol):
     """Problems whose exact Pareto front can be sampled."""
 
     def front(self, k: int) -> Float[Tensor, "k2 M"] | None:
-        """k points of the exact Pareto front, or as many of them as are not dominated; None:
-        not known here.
-        """
+        """At most k points of the exact Pareto front, those not dominated; None if it is not known here."""
 
 
 @runtime_checkable
@@ -45,9 +42,7 @@ class ConstantPredictor(Protocol):
 
 @runtime_checkable
 class IdealByRuns(Protocol):
-    """Problems whose ideal point may be what runs of an algorithm find; who makes a job says which."""
+    """Problems whose ideal point may come from runs of an algorithm, which the maker of a job chooses."""
 
     def with_ideal_by(self, solve: Callable[[Problem, int], Float[Tensor, "I M"]]) -> Problem:
-        """The same problem with its ideal point from `solve`,
-        a function of problem and number of instances.
-        """
+        """The same problem with its ideal point from `solve`, a function of (problem, instances)."""

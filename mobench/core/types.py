@@ -12,7 +12,7 @@ Real = float | int
 """A number in a YAML file: `1` is as good as `1.0`."""
 
 State = dict[str, Any]
-"""What a method, an oracle, an output rule or a job carries from step to step: tensors by name, R first."""
+"""The state of a method, an oracle, an output rule or a job between steps: tensors by name, R first."""
 
 HALF = (torch.float16, torch.bfloat16)
 FLOATS = (torch.float64, torch.float32, *HALF)

@@ -19,9 +19,7 @@ class Watched(Protocol):
 
     @property
     def stop(self) -> Callable[[Any], Any] | None:
-        """Given the rows of all recorded steps so far, the runs that end here: booleans, in the order of the
-        runs.
-        """
+        """Called with the rows of all recorded steps so far; returns for each run whether it ends here."""
 
 
 @runtime_checkable

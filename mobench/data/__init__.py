@@ -1,4 +1,4 @@
-"""Data sets: official files and embedded stand-ins. No file is read before it is asked for.
+"""Data sets: official files and embedded stand-ins. Files are read when their set is first used.
 
 May import: core, errors, system.
 """

@@ -1,5 +1,4 @@
-"""Pictures with 40 attributes that are there or not: CelebA, from a folder that you provide, and a generated
-stand-in.
+"""Pictures with 40 binary attributes: CelebA, from a folder that you provide, and a generated stand-in.
 
 CelebA (Liu, Luo, Wang, Tang 2015, "Deep learning face attributes in the wild") may be used for non-commercial
 research only, on the terms of its authors. Nothing of it comes with this package, and nothing is downloaded:
@@ -68,10 +67,10 @@ RATES = (0.05, 0.6)  # rarest and commonest attribute of the stand-in
 
 @dataclass(frozen=True, eq=False)
 class Faces:
-    """Labelled pictures. The tensors are shared by all who ask for the set: do not write into them.
+    """Labelled pictures. The tensors are shared by all users of the set: do not write into them.
 
     Fields:
-        name: what `faces` was asked for. label: for figures, a part of a sentence.
+        name: the argument of `faces`. label: for figures, a part of a sentence.
         attributes: names of the columns of the labels.
         train_labels, test_labels: 1 where a picture has the attribute, else 0.
         side: height and width of a picture. embedded: generated, no file was read.
@@ -89,15 +88,14 @@ class Faces:
     _sums: dict[str, str] = field(default_factory=dict, repr=False)
 
     def pictures(self, split: str) -> UInt8[Tensor, "N 3 S S"]:
-        """Red, green, blue of all pictures of train or test; those of CelebA are decoded when they are first
-        asked for.
+        """Red, green, blue of all pictures of a split; those of CelebA are decoded when first used.
 
         Raises DataError for an image that is broken, and where the cache cannot be written.
         """
         if split not in self._pictures:
-            found, self._sums[split] = decoded(self._files[split], self.side)
+            pixels, self._sums[split] = decoded(self._files[split], self.side)
             with torch.inference_mode(False):
-                self._pictures[split] = torch.from_numpy(found)
+                self._pictures[split] = torch.from_numpy(pixels)
         return self._pictures[split]
 
     @property
@@ -139,16 +137,15 @@ def _faces(name: str, root: str, train_size: int | None, test_size: int | None) 
         pictures, labels = synthetic()
         limits = {split: _limited(name, split, size, len(labels[split])) for split, size in sizes.items()}
         with torch.inference_mode(False):
-            given = {split: torch.from_numpy(labels[split][:n]) for split, n in limits.items()}
-            shown = {split: torch.from_numpy(pictures[split][:n]) for split, n in limits.items()}
-        sums = {split: digest_of(x.numpy()) for split, x in shown.items()}
-        own = given["train"], given["test"], SIZES[name]
-        return Faces(name, LABELS[name], names_of(name), *own, embedded=True, _pictures=shown, _sums=sums)
+            targets = {split: torch.from_numpy(labels[split][:n]) for split, n in limits.items()}
+            tensors = {split: torch.from_numpy(pictures[split][:n]) for split, n in limits.items()}
+        sums = {split: digest_of(x.numpy()) for split, x in tensors.items()}
+        parts = targets["train"], targets["test"], SIZES[name]
+        return Faces(name, LABELS[name], names_of(name), *parts, embedded=True, _pictures=tensors, _sums=sums)
     folder = Path(root) / FOLDER
     files, table, partition = _lists(root)
-    # labels and images of each part
-    given = {}
-    chosen = {}
+    targets = {}
+    paths = {}
     for split, number in SPLITS.items():
         index = np.flatnonzero(partition == number)
         if not len(index):
@@ -158,12 +155,12 @@ def _faces(name: str, root: str, train_size: int | None, test_size: int | None) 
             )
         index = index[: _limited(name, split, sizes[split], len(index))]
         with torch.inference_mode(False):
-            given[split] = torch.from_numpy(table[index])
-        chosen[split] = [folder / IMAGES / files[i] for i in index]
-    _present(folder / IMAGES, [path.name for paths in chosen.values() for path in paths])
+            targets[split] = torch.from_numpy(table[index])
+        paths[split] = [folder / IMAGES / files[i] for i in index]
+    _present(folder / IMAGES, [path.name for part in paths.values() for path in part])
     label = LABELS[name] if len(files) == WHOLE else f"{LABELS[name]}, {len(files):,} of {WHOLE:,} images"
-    own = given["train"], given["test"], SIZES[name]
-    return Faces(name, label, names_of(name), *own, embedded=False, _files=chosen)
+    parts = targets["train"], targets["test"], SIZES[name]
+    return Faces(name, label, names_of(name), *parts, embedded=False, _files=paths)
 
 
 def names_of(name: str) -> tuple[str, ...]:
@@ -312,49 +309,50 @@ def _present(folder: Path, files: Sequence[str]) -> None:
 
 
 def decoded(files: Sequence[Path], side: int) -> tuple[UInt8[np.ndarray, "N 3 S S"], str]:
-    """The pictures of some images as an array on the disk, and its sha256; from the cache where it holds
-    them.
+    """Returns the pictures of some images as an array on the disk, cached, and its sha256.
 
     The cache is keyed by the names, sizes and times of the images. It is written under another name and then
-    renamed, so that who reads it sees all of it or nothing; two jobs that need it at the same time both
-    decode. Its own sum is noted when it is written, and not computed again.
+    renamed, so that a reader sees all of it or nothing; two jobs that need it at the same time both
+    decode. The checksum is stored when the array is written, and not computed again.
     """
     key = hashlib.sha256(f"1|{side}".encode())
     try:
         for path in files:
-            found = path.stat()
-            key.update(f"|{path.name}|{found.st_size}|{found.st_mtime_ns}".encode())
+            status = path.stat()
+            key.update(f"|{path.name}|{status.st_size}|{status.st_mtime_ns}".encode())
     except OSError as error:
         raise DataError(f"{path} could not be read: {error}. {EMBEDDED_INSTEAD}") from error
-    kept = cache_root() / f"celeba-{side}-{key.hexdigest()[:32]}.npy"
-    note = kept.with_suffix(".json")
+    cached = cache_root() / f"celeba-{side}-{key.hexdigest()[:32]}.npy"
+    note = cached.with_suffix(".json")
     shape = (len(files), 3, side, side)
     try:
         with suppress(FileNotFoundError, EOFError, ValueError, KeyError):  # no cache, or one that is broken
-            array = np.load(kept, mmap_mode="c")
+            array = np.load(cached, mmap_mode="c")
             if array.shape == shape and array.dtype == np.uint8:
                 return array, str(json.loads(note.read_text())["sha256"])
         if len(files) > CHUNK:
             say(
-                f"mobench: decoding {len(files)} images of {files[0].parent} into {kept.parent} (only once).",
+                f"mobench: decoding {len(files)} images of {files[0].parent} into {cached.parent} "
+                "(only once).",
                 sys.stderr,
             )
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        own = f"{socket.gethostname()}.{os.getpid()}.tmp"
-        temporary, second = (path.with_name(f".{path.name}.{own}") for path in (kept, note))
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        suffix = f"{socket.gethostname()}.{os.getpid()}.tmp"
+        temporary, second = (path.with_name(f".{path.name}.{suffix}") for path in (cached, note))
         try:
             total = _decode(files, side, temporary)
             second.write_text(json.dumps({"sha256": total, "images": len(files)}))
             second.replace(note)
-            temporary.replace(kept)
+            temporary.replace(cached)
         finally:
             temporary.unlink(missing_ok=True)
             second.unlink(missing_ok=True)
-        return np.load(kept, mmap_mode="c"), total
+        return np.load(cached, mmap_mode="c"), total
     except OSError as error:
         raise DataError(
-            f"The decoded images could not be stored in {kept.parent} ({math.prod(shape) / 2**20:.0f} MiB): "
-            f"{error}. Free space, or choose another folder with MOBENCH_CACHE=DIR."
+            f"The decoded images could not be stored in {cached.parent} "
+            f"({math.prod(shape) / 2**20:.0f} MiB): {error}. "
+            "Free space, or choose another folder with MOBENCH_CACHE=DIR."
         ) from error
 
 

@@ -24,7 +24,7 @@ ROTATIONS = (0,) * 7 + (90, 90, 180)  # degrees, of ten clients
 class Clients:
     """The parts of a base set that each of M clients holds.
 
-    The tensors are shared by all who ask: do not write into them.
+    The tensors are shared by all users: do not write into them.
 
     Fields:
         train, test: indices into base.train and base.test, client by client, in the order of the draw:
@@ -157,8 +157,8 @@ def _cut(
 ) -> list[Int64[np.ndarray, " _"]]:
     """Indices of each client.
 
-    One permutation of all images (one of each class, too) cuts; another one, which knows nothing of the
-    first, gives the order: parts of the first in its own order would have their classes one after the other.
+    One permutation of all images (one of each class, too) cuts; another one, independent of the first, gives
+    the order: in the order of the first a part would have its classes one after the other.
     """
     labels = getattr(base, f"{split}_labels").numpy()
     if size is not None and not 1 <= size <= len(labels):
@@ -175,8 +175,8 @@ def _cut(
         members = shuffled[labels[shuffled] == c]
         part = len(members) // M
         owner[members[: part * M]] = np.repeat(np.arange(M), part)
-    kept = [(owner == i) & np.isin(labels, classes[i]) for i in range(M)]
-    held = [order[mine[order]].astype(np.int64) for mine in kept]
+    masks = [(owner == i) & np.isin(labels, classes[i]) for i in range(M)]
+    held = [order[mask[order]].astype(np.int64) for mask in masks]
     for i, part_of_i in enumerate(held):
         if not len(part_of_i):
             raise ConfigError(

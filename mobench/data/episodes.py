@@ -1,6 +1,4 @@
-"""Few-shot episodes: S tasks of a few classes each, with images of every class for the support,
-the query and a test set.
-"""
+"""Few-shot episodes: S tasks of a few classes, with images of each class to support, query and test."""
 
 from __future__ import annotations
 
@@ -27,8 +25,7 @@ SAMPLERS = ("learn2learn", "named")
 
 @dataclass(frozen=True, eq=False)
 class Episodes:
-    """Items of a `FewShot` set, task by task, ordered by label: label w comes `support` (`query`, `test`)
-    times in a row.
+    """Items of a `FewShot` set, task by task; each label comes `support` (`query`, `test`) times in a row.
 
     Fields: classes: the class behind each label 0..ways-1. digest: sha256 of support, query, test and
     classes, little-endian.
@@ -152,9 +149,7 @@ def _by_name(
     ways: int,
     total: int,
 ) -> Drawn:
-    """Items and classes: blocks of one permutation of the classes,
-    then of each class a permutation of its items.
-    """
+    """Items and classes: blocks of a permutation of the classes, and of each a permutation of its items."""
     axes = {"data": "episodes", "images": fewshot.name, "split": split}
     classes = generator(seed, **axes, use="classes").permutation(np.array(list(members)))[: tasks * ways]
     chosen = classes.reshape(tasks, ways).astype(np.int64)
@@ -209,9 +204,9 @@ def _by_learn2learn(
                 data.transforms.LoadData(dataset),
                 data.transforms.RemapLabels(dataset),
             ]
-            found, labels = data.Taskset(dataset, task_transforms=steps, num_tasks=1)[0]
+            numbers, labels = data.Taskset(dataset, task_transforms=steps, num_tasks=1)[0]
             for w in range(ways):
-                items[s, w] = found[labels == w].numpy()
+                items[s, w] = numbers[labels == w].numpy()
                 classes[s, w] = fewshot.labels[items[s, w, 0]]
                 del left[int(classes[s, w])]
     return items, classes
@@ -222,9 +217,13 @@ def _learn2learn() -> ModuleType:
 
     Silent: gym, which it imports, prints that it is unmaintained.
     """
-    said = io.StringIO()
+    output = io.StringIO()
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stderr(output),
+            contextlib.redirect_stdout(output),
+        ):
             warnings.simplefilter("ignore")
             import learn2learn.data
     except ImportError as error:
@@ -233,15 +232,13 @@ def _learn2learn() -> ModuleType:
             f"({error}). `make learn2learn` builds it (it needs a C compiler); problem.episodes=named draws "
             f"episodes of the same kind without it."
         ) from error
-    found: ModuleType = learn2learn.data
-    return found
+    module: ModuleType = learn2learn.data
+    return module
 
 
 @contextlib.contextmanager
 def _global_randomness() -> Iterator[Callable[[int], None]]:
-    """The global generators of Python, NumPy and PyTorch (CPU), to be seeded by what this gives;
-    put back afterwards.
-    """
+    """Yields a function that seeds Python's, NumPy's and PyTorch's generators; restores them after."""
     cpu = torch.random.default_generator
     states = random.getstate(), np.random.get_state(), cpu.get_state()  # noqa: NPY002
 

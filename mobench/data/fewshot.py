@@ -1,6 +1,4 @@
-"""Classes of images for few-shot episodes: CIFAR-100 in the split of FC100,
-or the digits of a grey set in four rotations.
-"""
+"""Classes for few-shot episodes: CIFAR-100 split as FC100, or digits of a grey set in four rotations."""
 
 from __future__ import annotations
 
@@ -38,12 +36,12 @@ NAMES = ("digits", "mnist", "fashion_mnist", "cifar100")
 
 @dataclass(frozen=True, eq=False)
 class FewShot:
-    """Images by class. The tensors are shared by all who ask for the set: do not write into them.
+    """Images by class. The tensors are shared by all users of the set: do not write into them.
 
     Items are numbered 0..turns*N-1: item t*N + i is image i, turned t times by 90 degrees against the clock.
 
     Fields:
-        name: what `load_fewshot` was asked for. label: for figures, a part of a sentence.
+        name: the argument of `load_fewshot`. label: for figures, a part of a sentence.
         images: grey levels, or red, green, blue; official training images first, then official test images.
         turns: 1 or 4. labels: the class of each item (with 4 turns: digit + 10 t).
         splits: the classes of train, validation and test, ascending; a grey set has but train.
@@ -68,19 +66,19 @@ class FewShot:
         pictures = self.images[index % N]
         turn = index // N
         for t in range(1, self.turns):
-            mine = turn == t
-            pictures[mine] = torch.rot90(pictures[mine], t, (-2, -1))
+            turned = turn == t
+            pictures[turned] = torch.rot90(pictures[turned], t, (-2, -1))
         return pictures
 
     def classes(self, split: str) -> tuple[int, ...]:
         """The classes of a split. Raises DataError where the set has none."""
-        found = self.splits[choose("problem.split", split, SPLITS)]
-        if not found:
+        classes = self.splits[choose("problem.split", split, SPLITS)]
+        if not classes:
             raise DataError(
                 f"problem.split={split}: data={self.name} has no {split} classes; all of its "
                 f"{len(self.splits['train'])} are train classes. Choose problem.split=train or data=cifar100."
             )
-        return found
+        return classes
 
 
 def load_fewshot(name: str, root: str | Path) -> FewShot:
@@ -177,7 +175,7 @@ def label_of(subset: bool) -> str:
 
 
 def _mosaics(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The same of the subset: official pixels in lossless WebP files."""
+    """Images, labels, superclass of each class of the subset: official pixels in lossless WebP files."""
     images = [
         _mosaic(folder / f"{split}_{k:02d}.webp") for split, count in MOSAICS.items() for k in range(count)
     ]

@@ -1,5 +1,4 @@
-"""Base sets of images: two embedded ones, made of scikit-learn's digits, and the official files of MNIST and
-CIFAR-10.
+"""Base sets of images: two made of scikit-learn's digits, and the official files of MNIST and CIFAR-10.
 
 MNIST, Fashion-MNIST and the embedded ones are grey and 28 x 28; CIFAR-10 has three channels and 32 x 32.
 """
@@ -59,10 +58,10 @@ OFFICIAL = ("mnist", "fashion_mnist", "cifar10")
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """A base set. The tensors are shared by all who ask for the set: do not write into them.
+    """A base set. The tensors are shared by all users of the set: do not write into them.
 
     Fields:
-        name: what `load_images` was asked for. label: for figures, a part of a sentence.
+        name: the argument of `load_images`. label: for figures, a part of a sentence.
         train, test: grey levels (N, 28, 28), 0 = background; of CIFAR-10 red, green, blue (N, 3, 32, 32).
         train_labels, test_labels: classes 0..9.
         digest: sha256 of train, train_labels, test, test_labels, little-endian.
@@ -157,8 +156,8 @@ def _digits() -> tuple[np.ndarray, np.ndarray]:
             return table[:, :-1].reshape(-1, 8, 8), table[:, -1].astype(np.int64)
     from sklearn.datasets import load_digits
 
-    found = load_digits()
-    return found.images, found.target
+    digits = load_digits()
+    return digits.images, digits.target
 
 
 # official files
@@ -182,9 +181,7 @@ def _again(name: str, root: Path) -> str:
 
 
 def missing_files(name: str, root: str | Path) -> list[str]:
-    """Archives of an official set that are there neither packed nor unpacked;
-    of CIFAR-10 files in the folder of its kind.
-    """
+    """Returns the files of an official set that are missing, both packed and unpacked."""
     folder = folder_of(name, root)
     if name == "cifar10":
         return [file for file in _cifar_files(folder.name) if not (folder / file).is_file()]
@@ -207,7 +204,7 @@ def _official(name: str, root: Path) -> list[np.ndarray]:
                 f"sets the folder {root}; {again} downloads the files into it. "
                 "data=digits is embedded and needs no file."
             )
-        found = {file: _tensor(folder / file, md5, again) for file, md5 in _torchvision(name).resources}
+        tensors = {file: _tensor(folder / file, md5, again) for file, md5 in _torchvision(name).resources}
     except OSError as error:
         raise DataError(
             f"The files of data={name} in {folder} could not be read, or could not be unpacked into the "
@@ -216,7 +213,7 @@ def _official(name: str, root: Path) -> list[np.ndarray]:
         ) from error
     parts = []
     for split, count in COUNTS.items():
-        images, labels = (found[f"{split}-{kind}-ubyte.gz"] for kind in ("images-idx3", "labels-idx1"))
+        images, labels = (tensors[f"{split}-{kind}-ubyte.gz"] for kind in ("images-idx3", "labels-idx1"))
         _check(folder, f"{split}-images-idx3-ubyte", images, (count, SIZE, SIZE), (0, 255), again)
         _check(folder, f"{split}-labels-idx1-ubyte", labels, (count,), (0, CLASSES - 1), again)
         parts += [images.numpy(), labels.numpy()]
@@ -258,15 +255,15 @@ def _parsed(path: Path, read: Callable[[str], Tensor], again: str) -> Tensor:
 
 
 def _check(
-    folder: Path, file: str, found: Tensor, shape: tuple[int, ...], ends: tuple[int, int], again: str
+    folder: Path, file: str, tensor: Tensor, shape: tuple[int, ...], ends: tuple[int, int], again: str
 ) -> None:
     """Raise DataError unless the tensor has the shape, and its least and largest number are `ends`."""
-    if tuple(found.shape) != shape:
+    if tuple(tensor.shape) != shape:
         raise DataError(
-            f"{folder / file} has shape {tuple(found.shape)}, but the official file has {shape}. Delete it, "
+            f"{folder / file} has shape {tuple(tensor.shape)}, but the official file has {shape}. Delete it, "
             f"then {again} downloads it again."
         )
-    seen = (int(found.min()), int(found.max()))
+    seen = (int(tensor.min()), int(tensor.max()))
     if seen != ends:
         raise DataError(
             f"{folder / file} has values from {seen[0]} to {seen[1]}, but the official file has {ends[0]} to "
@@ -331,9 +328,7 @@ def _batches(folder: Path, again: str) -> list[np.ndarray]:
 
 
 class _Arrays(pickle.Unpickler):
-    """Reads text, numbers, containers and arrays; anything else that a pickle names is refused,
-    so nothing of it can run.
-    """
+    """Reads text, numbers, containers and arrays, and refuses all else that a pickle could run."""
 
     known: ClassVar[dict[tuple[str, str], Any]] = {
         ("numpy.core.multiarray", "_reconstruct"): np.zeros(1).__reduce__()[0],
@@ -352,9 +347,7 @@ class _Arrays(pickle.Unpickler):
 
 
 def unpickled(path: Path, md5: str, advice: str) -> dict[str, Any]:
-    """The content of an official file with the right checksum, read as data alone:
-    a pickle could do anything.
-    """
+    """The content of an official file with the right checksum, read as data: a pickle could do anything."""
     content = path.read_bytes()  # once: a file could be exchanged after its checksum
     seen = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if seen != md5:
@@ -362,17 +355,17 @@ def unpickled(path: Path, md5: str, advice: str) -> dict[str, Any]:
             f"{path} has md5 {seen} ({len(content)} bytes), but the official file has md5 {md5}. It is "
             f"incomplete or modified; {advice}"
         )
-    found: dict[str, Any] = _Arrays(BytesIO(content), encoding="latin1").load()
-    return found
+    batch: dict[str, Any] = _Arrays(BytesIO(content), encoding="latin1").load()
+    return batch
 
 
 def _mosaics(folder: Path) -> list[np.ndarray]:
     """A subset with the official pixels in another container: lossless WebP files of 40 rows of 25 images."""
-    given = _mosaic_labels(folder / MOSAIC_LABELS)
+    labels = _mosaic_labels(folder / MOSAIC_LABELS)
     parts = []
     for split, count in MOSAICS.items():
         images = [_mosaic(folder / f"{split}_{k:02d}.webp") for k in range(count)]
-        parts += [np.concatenate(images), given[f"{split}_labels"].astype(np.int64)]
+        parts += [np.concatenate(images), labels[f"{split}_labels"].astype(np.int64)]
     if (seen := digest_of(*parts)) != SUBSET_DIGEST:
         raise DataError(
             f"The files in {folder} are readable, but their pixels and labels have sha256 {seen}, while the "
@@ -383,18 +376,18 @@ def _mosaics(folder: Path) -> list[np.ndarray]:
 
 def _mosaic_labels(path: Path) -> dict[str, np.ndarray]:
     """Labels of both splits, one for each image and class 0..9."""
-    found = {}
+    tables = {}
     try:
         with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
             for split in MOSAICS:
-                found[f"{split}_labels"] = arrays[f"{split}_labels"]
+                tables[f"{split}_labels"] = arrays[f"{split}_labels"]
     except (EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
             f"{path} ({path.stat().st_size} bytes) is not a complete NPZ file with the arrays train_labels "
             f"and test_labels: {error}. Copy the folder again."
         ) from error
     for split, count in MOSAICS.items():
-        labels = found[f"{split}_labels"]
+        labels = tables[f"{split}_labels"]
         shape = (count * MOSAIC[0] * MOSAIC[1],)
         if (
             labels.shape != shape
@@ -405,7 +398,7 @@ def _mosaic_labels(path: Path) -> dict[str, np.ndarray]:
                 f"{path}: {split}_labels has shape {labels.shape} and type {labels.dtype}, but expected "
                 f"{shape[0]} whole numbers 0..{CLASSES - 1}. Copy the folder again."
             )
-    return found
+    return tables
 
 
 def _mosaic(path: Path) -> UInt8[np.ndarray, "N 3 32 32"]:

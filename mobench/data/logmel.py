@@ -40,8 +40,7 @@ def frames(samples: int, rate: int) -> int:
 
 
 def log_mel(wave: Float[Tensor, " n"], rate: int, mels: int) -> Float[Tensor, "T mels"]:
-    """Features of one clip, a function of that clip alone: its own mean and variance, zeros before and behind
-    it.
+    """Features of one clip, scaled by its mean and variance; zeros before and behind it.
 
     Windows of 25 ms (Hann) every 10 ms, the transform of the next power of two. The project computes this
     itself: torchaudio's releases are bound to one version of torch each.
@@ -63,7 +62,7 @@ def spec_augment(
 ) -> Bool[Tensor, "*B T F"]:
     """Returns a mask (True: hidden) of n bands in time and n in frequency, of two uniform numbers u for each.
 
-    A band in time is up to `time` of its own clip's length wide, one in frequency up to `frequency` of F.
+    A band in time is up to `time` of its clip's length wide, one in frequency up to `frequency` of F.
     Source: Park et al. 2019 (SpecAugment), without time warping. Departure: hidden cells are 0, the clip's
     mean.
     """

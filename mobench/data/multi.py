@@ -30,7 +30,7 @@ CHUNK = 4096  # pictures composed at once: 3 MB for each of their items
 
 @dataclass(frozen=True, eq=False)
 class MultiImages:
-    """Pictures of two images each. The tensors are shared by all who ask for the set: do not write into them.
+    """Pictures of two images each. The tensors are shared by all users of the set: do not write into them.
 
     Fields:
         train, test: grey levels, 0 = background.
@@ -90,14 +90,14 @@ def placement(shifts: str | Sequence[int]) -> str | tuple[int, int]:
     """
     if shifts == DIAGONAL:
         return DIAGONAL
-    found = list(shifts) if isinstance(shifts, Sequence) and not isinstance(shifts, str) else []
-    if len(found) != 2 or not all(type(s) is int and 0 <= s <= SHIFT for s in found):
+    pair = list(shifts) if isinstance(shifts, Sequence) and not isinstance(shifts, str) else []
+    if len(pair) != 2 or not all(type(s) is int and 0 <= s <= SHIFT for s in pair):
         raise ConfigError(
             f"problem.shifts={shifts} must be diagonal, or two whole numbers from 0 to {SHIFT}: the "
             "largest shifts of the upper left and of the lower right item from their corners, in pixels, as "
             "in [3, 4]."
         )
-    return found[0], found[1]
+    return pair[0], pair[1]
 
 
 @lru_cache(maxsize=4)

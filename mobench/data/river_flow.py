@@ -47,16 +47,16 @@ CELLS = frozenset("0123456789+-.eE?, \t")
 class RiverFlows:
     """Rows in z units of the training part.
 
-    The tensors are shared by all who ask for them: do not write into them.
+    The tensors are shared by all users of the set: do not write into them.
 
     Fields:
-        name: what `river_flows` was asked for. label: for figures, a part of a sentence.
+        name: the argument of `river_flows`. label: for figures, a part of a sentence.
         train, test: inputs, columns `INPUTS`. train_targets, test_targets: columns `TARGETS`.
         mean, scale: of all 72 columns, inputs first: column = mean + scale * z, in the file's unit.
         rows: in the table. dropped: of them, for want of an input. clipped: cells of either split that
             clipping has changed.
-        digest: sha256 of the kept rows in the file's unit, training part first, little-endian; of the limited
-            sizes.
+        digest: sha256 of the complete rows in the file's unit, training part first, little-endian; of the
+            limited sizes.
         embedded: generated, no file was read.
     """
 
@@ -117,22 +117,22 @@ def _flows(
 ) -> RiverFlows:
     table = _table(name, root)
     whole = ~np.isnan(table).any(1)
-    kept = table[whole]
-    n = len(kept) * TRAIN[0] // TRAIN[1]
+    rows = table[whole]
+    n = len(rows) * TRAIN[0] // TRAIN[1]
     if n < 1:
         raise DataError(
-            f"{LABELS[name]} has {len(kept)} complete rows, but a training and a test part need at least 2."
+            f"{LABELS[name]} has {len(rows)} complete rows, but a training and a test part need at least 2."
         )
-    for key, size, largest in (("train", train_size, n), ("test", test_size, len(kept) - n)):
+    for key, size, largest in (("train", train_size, n), ("test", test_size, len(rows) - n)):
         if size is not None and not 1 <= size <= largest:
             raise ConfigError(
                 f"problem.{key}_size={size} is out of range: {LABELS[name]} has {largest} {key} rows. Choose "
                 f"1..{largest}, or null for all."
             )
-    order = np.arange(len(kept))
+    order = np.arange(len(rows))
     if split == "random":
-        order = generator(0, data=name, use="split").permutation(len(kept))
-    train = kept[order[:n]]
+        order = generator(0, data=name, use="split").permutation(len(rows))
+    train = rows[order[:n]]
     limits = None
     if clip:
         limits = np.quantile(train, [clip, 1.0 - clip], axis=0)
@@ -145,7 +145,7 @@ def _flows(
             "cannot be scaled. Check that the file is complete. problem.data=generated is embedded and "
             "needs no file."
         )
-    parts = kept[order[:n][:train_size]], kept[order[n:][:test_size]]
+    parts = rows[order[:n][:train_size]], rows[order[n:][:test_size]]
     clipped = [part.clip(*limits) if limits is not None else part for part in parts]
     changed = sum(int((a != b).sum()) for a, b in zip(parts, clipped, strict=True))
     with torch.inference_mode(False):
@@ -163,7 +163,7 @@ def _table(name: str, root: str) -> Float[np.ndarray, "rows 72"]:
     """All rows, inputs first; NaN where an input is missing."""
     if name in EMBEDDED:
         return generated()
-    path = found_file(root)
+    path = find_file(root)
     if path is None:
         raise DataError(
             f"data=rf1 needs {FILE} in {Path(root) / FOLDER} (or in {root}), which could not be found. The "
@@ -205,8 +205,8 @@ def _listed(what: str, names: list[str]) -> str:
     return f"{what} {', '.join(names[:3])}{more}" if names else ""
 
 
-def found_file(root: str | Path) -> Path | None:
-    """The file below `root`; None: it is not there."""
+def find_file(root: str | Path) -> Path | None:
+    """Returns the path of the file below `root`, None where it does not exist."""
     base = Path(absolute(root))
     return next((path for path in (base / FOLDER / FILE, base / FILE) if path.is_file()), None)
 
@@ -215,9 +215,7 @@ def found_file(root: str | Path) -> Path | None:
 
 
 class Arff(NamedTuple):
-    """Names of the attributes, the table (NaN for `?`),
-    and the lines of the file where attributes and rows stand.
-    """
+    """Names of the attributes, the table (NaN for `?`), and the lines of the file where each stands."""
 
     names: list[str]
     table: Float[np.ndarray, "rows columns"]
@@ -274,16 +272,16 @@ def read_arff(path: Path) -> Arff:
 
 def _attribute(rest: str, names: list[str], wrong: Wrong) -> str:
     """The name that an @attribute line declares."""
-    found = NAME.match(rest)
-    kind = rest[found.end() :].strip() if found else ""
-    if found is None or not kind or not rest[found.end()].isspace():
+    match = NAME.match(rest)
+    kind = rest[match.end() :].strip() if match else ""
+    if match is None or not kind or not rest[match.end()].isspace():
         raise wrong(
             f"@attribute has {rest[:60]!r}, but expected NAME numeric, with the name in quotes if it has "
             "spaces."
         )
     if kind.lower() not in TYPES:
-        raise wrong(f"attribute {found[0]} is of type {kind[:40]!r}, but expected one of {', '.join(TYPES)}.")
-    name = found[0][1:-1] if found[0][0] in "'\"" else found[0]
+        raise wrong(f"attribute {match[0]} is of type {kind[:40]!r}, but expected one of {', '.join(TYPES)}.")
+    name = match[0][1:-1] if match[0][0] in "'\"" else match[0]
     if name in names:
         raise wrong(f"attribute {name} is declared a second time, but every name must be declared once.")
     return name
@@ -331,8 +329,7 @@ UPSTREAM: tuple[tuple[tuple[int, int], ...], ...] = (  # of each gauge: (gauge, 
 
 
 def generated() -> Float[np.ndarray, "rows 72"]:
-    """Made flows of eight gauges on one river, in the columns of RF1, with missing lags at the beginning like
-    there.
+    """Generated flows of eight gauges on one river, in the columns of RF1; the first lags are missing, too.
 
     Storms of some hours fall on all catchments, more or less on each. Rain wets the soil, and runs off the
     more the wetter it is (so the flow is no linear function of the rain); a fast and a slow reservoir pass it

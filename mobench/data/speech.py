@@ -1,5 +1,4 @@
-"""Speech in Mandarin and English: transcripts and where their audio lies; audio is read when a batch asks for
-it.
+"""Speech in Mandarin and English: transcripts and places of audio, which is read when needed.
 
 generated: syllables made of tones, embedded. small: two little sets of real words. librispeech_aishell: the
 official folders.
@@ -48,9 +47,7 @@ CHARACTERS = "一二三四五六七八"
 
 
 class Utterance(NamedTuple):
-    """Its name, what is said, and where its audio is: a file,
-    or samples start..stop of an array in memory.
-    """
+    """A name, a text, and where the audio lies: in a file, or as samples start..stop of an array."""
 
     name: str
     text: str
@@ -61,10 +58,10 @@ class Utterance(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Speech:
-    """Utterances of both languages; the lists are shared by all who ask for the set: do not write into them.
+    """Utterances of both languages; the lists are shared by all users of the set: do not write into them.
 
     Fields:
-        name, label: what was asked for; for figures, a part of a sentence. rate: samples per second.
+        name: the argument of `speech`. label: for figures, a part of a sentence. rate: samples per second.
         utterances: language -> split -> list. digest: sha256 of names and texts, and of audio that is in
             memory.
         embedded: no file was read. unlisted: recordings without a transcript, left out.
@@ -81,7 +78,7 @@ class Speech:
 
     @property
     def in_memory(self) -> bool:
-        """True if the set is so small that it is held."""
+        """True if the set is so small that its audio is held in memory."""
         return bool(self._audio)
 
     def samples(self, language: str, utterance: Utterance) -> Float[Tensor, " n"]:
@@ -114,19 +111,19 @@ def speech(
 def _speech(name: str, root: str, train_size: int | None, test_size: int | None) -> Speech:
     audio: dict[str, np.ndarray] = {}
     unlisted = 0
-    found: dict[str, dict[str, list[Utterance]]]
+    utterances: dict[str, dict[str, list[Utterance]]]
     if name == "generated":
-        found, audio = generated()
+        utterances, audio = generated()
     elif name == "small":
-        found, audio = _small(Path(root))
+        utterances, audio = _small(Path(root))
     else:
         chinese, unlisted = _aishell(Path(root))
-        found = {"zh": chinese, "en": _librispeech(Path(root))}
+        utterances = {"zh": chinese, "en": _librispeech(Path(root))}
     total = sha256()
-    kept = {language: dict(found[language]) for language in LANGUAGES}
+    selected = {language: dict(utterances[language]) for language in LANGUAGES}
     for language in LANGUAGES:
         for split, size in (("train", train_size), ("test", test_size)):
-            have = found[language][split]
+            have = utterances[language][split]
             if size is not None and not 1 <= size <= len(have):
                 raise ConfigError(
                     f"problem.{split}_size={size} is out of range: {LABELS[name]} has {len(have)} {split} "
@@ -137,12 +134,14 @@ def _speech(name: str, root: str, train_size: int | None, test_size: int | None)
                     len(have)
                 )
                 have = [have[i] for i in order]
-            kept[language][split] = have[:size]
+            selected[language][split] = have[:size]
             for one in have[:size]:
                 total.update(f"{one.name}|{one.text}\n".encode())
                 if one.path is None:
                     total.update(audio[language][one.start : one.stop].astype("<f4").tobytes())
-    return Speech(name, LABELS[name], RATES[name], kept, total.hexdigest(), name in EMBEDDED, unlisted, audio)
+    return Speech(
+        name, LABELS[name], RATES[name], selected, total.hexdigest(), name in EMBEDDED, unlisted, audio
+    )
 
 
 def read(path: Path, rate: int) -> Float[np.ndarray, " n"]:
@@ -156,12 +155,12 @@ def read(path: Path, rate: int) -> Float[np.ndarray, " n"]:
     if not path.is_file():
         raise DataError(f"{path} is in the index but no longer exists. Unpack it again. {INSTEAD}")
     try:
-        wave, found = soundfile.read(path, dtype="float32")
+        wave, sample_rate = soundfile.read(path, dtype="float32")
     except (RuntimeError, OSError) as error:
         raise DataError(f"{path} could not be read as audio: {error}. Unpack it again. {INSTEAD}") from error
-    if found != rate:
+    if sample_rate != rate:
         raise DataError(
-            f"{path} has {found} samples per second, but expected {rate} (the official files). "
+            f"{path} has {sample_rate} samples per second, but expected {rate} (the official files). "
             "Use the official files unchanged."
         )
     if wave.ndim != 1:
@@ -206,12 +205,12 @@ def _lines(path: Path) -> Iterator[tuple[int, str, str]]:
 
 def _librispeech(root: Path) -> dict[str, list[Utterance]]:
     """LibriSpeech/<part>/SPEAKER/CHAPTER/SPEAKER-CHAPTER.trans.txt, the recordings beside it."""
-    found: dict[str, list[Utterance]] = {}
+    utterances: dict[str, list[Utterance]] = {}
     for split, part in LIBRISPEECH.items():
         folder = root / "LibriSpeech" / part
         if not folder.is_dir():
             raise _absent(folder, root, f"{part}.tar.gz of LibriSpeech")
-        found[split] = []
+        utterances[split] = []
         for path in sorted(folder.glob("*/*")):
             files = {file.stem: file for file in sorted(path.glob("*.flac"))}
             texts = path / f"{path.parent.name}-{path.name}.trans.txt"
@@ -220,35 +219,33 @@ def _librispeech(root: Path) -> dict[str, list[Utterance]]:
                     f"{texts} is missing, although {path} has {len(files)} recordings. Unpack {part}.tar.gz "
                     "again."
                 )
-            said = {name: text for _, name, text in _lines(texts)} if files else {}
-            if lost := sorted(files.keys() - said.keys()) or sorted(said.keys() - files.keys()):
+            transcripts = {name: text for _, name, text in _lines(texts)} if files else {}
+            if lost := sorted(files.keys() - transcripts.keys()) or sorted(transcripts.keys() - files.keys()):
                 what = "transcript" if lost[0] in files else "recording (.flac)"
                 raise DataError(
                     f"{texts}: {len(lost)} utterances have no {what}, the first being {lost[0]}; expected "
                     f"one for each. Unpack {part}.tar.gz again."
                 )
-            for name, text in said.items():
-                found[split].append(Utterance(name, _text(text.lower(), name, texts), files[name]))
-        if not found[split]:
+            for name, text in transcripts.items():
+                utterances[split].append(Utterance(name, _text(text.lower(), name, texts), files[name]))
+        if not utterances[split]:
             raise _absent(folder / "SPEAKER/CHAPTER/*.flac", root, f"recordings of {part}")
-    return found
+    return utterances
 
 
 def _aishell(root: Path) -> tuple[dict[str, list[Utterance]], int]:
-    """data_aishell/wav/<split>/SPEAKER/NAME.wav, all transcripts in one file;
-    its number of recordings without.
-    """
+    """data_aishell/wav/<split>/SPEAKER/NAME.wav, and the number of recordings that have no transcript."""
     base = root / AISHELL
     if not (base / TRANSCRIPT).is_file():
         raise _absent(base / TRANSCRIPT, root, "data_aishell.tgz of AISHELL-1")
-    said: dict[str, str] = {}
+    transcripts: dict[str, str] = {}
     for number, name, text in _lines(base / TRANSCRIPT):
-        if name in said:
+        if name in transcripts:
             raise DataError(
                 f"{base / TRANSCRIPT}, line {number}: {name} is listed a second time. Unpack it again."
             )
-        said[name] = _text(text.replace(" ", ""), name, base / TRANSCRIPT)
-    found: dict[str, list[Utterance]] = {}
+        transcripts[name] = _text(text.replace(" ", ""), name, base / TRANSCRIPT)
+    utterances: dict[str, list[Utterance]] = {}
     unlisted: list[str] = []
     recordings = 0
     for split in ("train", "test"):
@@ -263,15 +260,17 @@ def _aishell(root: Path) -> tuple[dict[str, list[Utterance]], int]:
                 folder / "SPEAKER/NAME.wav", root, "recordings; the speakers' archives must be unpacked too"
             )
         recordings += len(files)
-        unlisted += [file.stem for file in files if file.stem not in said]
-        found[split] = [Utterance(file.stem, said[file.stem], file) for file in files if file.stem in said]
+        unlisted += [file.stem for file in files if file.stem not in transcripts]
+        utterances[split] = [
+            Utterance(file.stem, transcripts[file.stem], file) for file in files if file.stem in transcripts
+        ]
     if len(unlisted) > UNLISTED * recordings:
         raise DataError(
             f"{base / TRANSCRIPT} has no transcript of {len(unlisted)} of {recordings} recordings, the first "
             f"being {unlisted[0]}; expected at most {UNLISTED:.0%} (the official set lacks a few hundred). "
             "Unpack it again."
         )
-    return found, len(unlisted)
+    return utterances, len(unlisted)
 
 
 def _text(text: str, name: str, path: Path) -> str:
@@ -289,7 +288,7 @@ def _small(root: Path) -> tuple[dict[str, dict[str, list[Utterance]]], dict[str,
     English has its official split; of the Mandarin words, of which there is one recording each, every fifth
     tests, so test words are not in training.
     """
-    found = {}
+    utterances = {}
     audio = {}
     for language, file in (("en", ENGLISH), ("zh", MANDARIN)):
         path = root / FOLDER / file
@@ -319,11 +318,11 @@ def _small(root: Path) -> tuple[dict[str, dict[str, list[Utterance]]], dict[str,
             )
             for i in range(len(text))
         ]
-        found[language] = {
+        utterances[language] = {
             "train": [u for u, held in zip(every, test, strict=True) if not held],
             "test": [u for u, held in zip(every, test, strict=True) if held],
         }
-    return found, audio
+    return utterances, audio
 
 
 # the stand-in
@@ -338,27 +337,27 @@ def generated() -> tuple[dict[str, dict[str, list[Utterance]]], dict[str, np.nda
     dB below.
     """
     rng = generator(0, data="speech", use="generated")
-    found: dict[str, dict[str, list[Utterance]]] = {}
+    utterances: dict[str, dict[str, list[Utterance]]] = {}
     audio = {}
     for language, alphabet in (("zh", CHARACTERS), ("en", LETTERS)):
         waves = []
         at = 0
-        found[language] = {}
+        utterances[language] = {}
         for split, count in SIZES.items():
-            found[language][split] = []
+            utterances[language][split] = []
             for i in range(count):
-                said = rng.integers(len(alphabet), size=rng.integers(1, 4))
+                letters = rng.integers(len(alphabet), size=rng.integers(1, 4))
                 shift = rng.uniform(0.95, 1.05)
-                wave = np.concatenate([_syllable(language, int(k), shift, rng) for k in said])
+                wave = np.concatenate([_syllable(language, int(k), shift, rng) for k in letters])
                 wave = (wave + 0.03 * rng.standard_normal(len(wave))).astype(np.float32)
-                text = "".join(alphabet[k] for k in said)
-                found[language][split].append(
+                text = "".join(alphabet[k] for k in letters)
+                utterances[language][split].append(
                     Utterance(f"generated {language} {split} {i}", text, None, at, at + len(wave))
                 )
                 waves.append(wave)
                 at += len(wave)
         audio[language] = np.concatenate(waves)
-    return found, audio
+    return utterances, audio
 
 
 def _syllable(language: str, k: int, shift: float, rng: np.random.Generator) -> np.ndarray:

@@ -38,9 +38,7 @@ class Units:
         return [place.get(c, 1) for c in text]
 
     def decode(self, indices: Sequence[int]) -> str:
-        """The text of indices >= 1; a head may have more outputs than there are units,
-        and they are unknown.
-        """
+        """The text of indices >= 1; outputs of a head beyond the units are unknown."""
         indices = [i if i < len(self.table) else 1 for i in indices]
         if self.pieces is not None:
             return str(self.pieces.decode([i - 1 for i in indices]))
@@ -55,8 +53,7 @@ def characters(texts: Sequence[str], largest: int | None) -> Units:
 
 
 def subwords(texts: Sequence[str], largest: int) -> Units:
-    """Byte-pair sub-words of the texts, `largest` units with blank and unknown, or fewer where the texts hold
-    no more.
+    """Byte-pair sub-words of the texts, at most `largest` units with blank and unknown.
 
     Departure: the paper does not say what its 1000 English units are.
     """

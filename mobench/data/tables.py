@@ -120,8 +120,8 @@ def _as_tensors(what: str, data: Any) -> Any:
             raise ConfigError(f"{what}: an array of {data.dtype} is no tensor: {error}") from error
     if isinstance(data, Mapping):
         return {key: _as_tensors(what, value) for key, value in data.items()}
-    found = [_as_tensors(what, part) for part in data]
-    return type(data)(*found) if hasattr(data, "_fields") else tuple(found)
+    columns = [_as_tensors(what, part) for part in data]
+    return type(data)(*columns) if hasattr(data, "_fields") else tuple(columns)
 
 
 def _collated(what: str, data: Any, together: Any) -> Any:

@@ -31,7 +31,7 @@ class Answer:
         vector: the trained arrays of its model, (P,).
         others: the other arrays, by name.
         loss: its mean loss.
-        samples: its number of samples; None if it did not say.
+        samples: its number of samples; None if it sent none.
     """
 
     vector: Float[Tensor, " P"]
@@ -46,8 +46,8 @@ class Layout:
 
     Attributes:
         given: all arrays of the server's model, by name.
-        names: of those in the vector.
-        dtype: of the vector, the widest of its arrays.
+        names: names of the trained arrays.
+        dtype: type of the vector, the widest of its arrays.
     """
 
     given: dict[str, np.ndarray]
@@ -66,37 +66,37 @@ class Layout:
         Raises:
             ConfigError: nothing is trained, a trained array is not real or not finite, or a name is unknown.
         """
-        given = {name: array.numpy() for name, array in arrays.items()}
+        model = {name: array.numpy() for name, array in arrays.items()}
         if trainable is None:
             names = tuple(
                 name
-                for name, array in given.items()
-                if np.issubdtype(array.dtype, np.inexact) and not is_buffer(name, given)
+                for name, array in model.items()
+                if np.issubdtype(array.dtype, np.inexact) and not is_buffer(name, model)
             )
         else:
-            unknown = [name for name in trainable if name not in given]
+            unknown = [name for name in trainable if name not in model]
             if unknown:
                 raise ConfigError(
                     f"trainable names {unknown[0]!r}, which the model does not have."
-                    f"{suggest(unknown[0], list(given))}"
+                    f"{suggest(unknown[0], list(model))}"
                 )
-            names = tuple(name for name in given if name in set(trainable))
+            names = tuple(name for name in model if name in set(trainable))
         if not names:
             raise ConfigError("The model has no array of floating-point numbers; nothing could be trained.")
         for name in names:
-            if not np.issubdtype(given[name].dtype, np.floating):
+            if not np.issubdtype(model[name].dtype, np.floating):
                 raise ConfigError(
-                    f"The model's array {name!r} holds {given[name].dtype}; trained arrays must be of real "
+                    f"The model's array {name!r} holds {model[name].dtype}; trained arrays must be of real "
                     "floating-point numbers. Send complex ones by torch.view_as_real, or leave out what is "
                     f"not trained: {TRAINABLE}."
                 )
-            if not np.isfinite(given[name]).all():
+            if not np.isfinite(model[name]).all():
                 raise ConfigError(
                     f"The model's array {name!r} holds a number that is not finite. If it is not trained (a "
                     f"mask, for example), name the arrays that are: {TRAINABLE}."
                 )
-        wide = any(given[name].dtype == np.float64 for name in names)
-        return Layout(given, names, torch.float64 if wide else torch.float32)
+        wide = any(model[name].dtype == np.float64 for name in names)
+        return Layout(model, names, torch.float64 if wide else torch.float32)
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ class Layout:
 
     def averaged(self, answers: Sequence[Answer]) -> Layout:
         """Returns the same layout with the mean of the clients' other arrays, weighted by their numbers of
-        samples; with equal weights if one of them did not say its number.
+        samples; with equal weights if one of them sent no number.
 
         Whole numbers stay whole, masks of truth values stay as they are, and where all agree, so does the
         mean, to the last bit.
@@ -116,18 +116,18 @@ class Layout:
         weights = [count / sum(counts) for count in counts]
         means = {}
         for name in self.others:
-            own = self.given[name]
-            if own.dtype == np.bool_:
+            dtype = self.given[name].dtype
+            if dtype == np.bool_:
                 continue
             arrays = [answer.others[name] for answer in answers]
-            exact = np.complex128 if np.issubdtype(own.dtype, np.complexfloating) else np.float64
+            exact = np.complex128 if np.issubdtype(dtype, np.complexfloating) else np.float64
             first = arrays[0].astype(exact)
             with np.errstate(invalid="ignore"):  # infinities that all of them share are not used
                 mean = first + sum(w * (array - first) for w, array in zip(weights, arrays, strict=True))
-                if np.issubdtype(own.dtype, np.integer):
+                if np.issubdtype(dtype, np.integer):
                     mean = np.rint(mean)
                 agree = np.all([array == arrays[0] for array in arrays], axis=0)
-                means[name] = np.where(agree, arrays[0], mean.astype(own.dtype))
+                means[name] = np.where(agree, arrays[0], mean.astype(dtype))
         return replace(self, given=self.given | means)
 
     def vector(self, arrays: ArrayRecord) -> Float[Tensor, " P"]:
@@ -147,24 +147,24 @@ class Layout:
         return ArrayRecord(out)
 
     def fault(self, arrays: ArrayRecord) -> str | None:
-        """Why this is no such model; None if it is one."""
+        """Returns the reason why arrays are not those of such a model; None if they are."""
         missing = [name for name in self.given if name not in arrays]
         extra = [name for name in arrays if name not in self.given]
         if missing or extra:
             parts = [f"lacks {', '.join(missing)}"] if missing else []
             parts += [f"has {', '.join(extra)}, which the server's does not"] if extra else []
             return f"its model {' and '.join(parts)}"
-        for name, own in self.given.items():
+        for name, expected in self.given.items():
             try:
                 array = arrays[name].numpy()
             except UNREADABLE as error:
                 return f"its array {name!r} cannot be read: {error}"
-            if array.shape != own.shape:
-                return f"its array {name!r} has the shape {array.shape}; expected {own.shape}"
-            if array.dtype != own.dtype:
-                return f"its array {name!r} holds {array.dtype}; expected {own.dtype}"
+            if array.shape != expected.shape:
+                return f"its array {name!r} has the shape {array.shape}; expected {expected.shape}"
+            if array.dtype != expected.dtype:
+                return f"its array {name!r} holds {array.dtype}; expected {expected.dtype}"
             # a mask may hold infinities, which no client changes
-            same = array == own if name not in self.names else False
+            same = array == expected if name not in self.names else False
             if not (np.isfinite(array) | same).all():
                 return f"its array {name!r} holds a number that is not finite"
             if name in self.names and not np.abs(array, dtype=np.float64).sum() < FAR:
@@ -223,26 +223,26 @@ def read(
 
 
 def _number(reply: Message, clients: int, key: str) -> tuple[int | None, str | None]:
-    """The clients that have answered, and objections to their answers."""
+    """Returns the number of the client that replied, or the reason why there is none."""
     if reply.has_error():
         return None, f"it failed: {reply.error.reason}"
     metrics = _only(reply.content.metric_records)
     if metrics is None:
         return None, f"it sent {len(reply.content.metric_records)} MetricRecords; expected one"
-    found = metrics.get(key)
-    whole = isinstance(found, int | float) and float(found).is_integer()
-    if not whole or not 0 <= found < clients:
+    number = metrics.get(key)
+    whole = isinstance(number, int | float) and float(number).is_integer()
+    if not whole or not 0 <= number < clients:
         return None, (
-            f"its {key!r} is {found!r}; expected a whole number from 0 to {clients - 1}, for example "
+            f"its {key!r} is {number!r}; expected a whole number from 0 to {clients - 1}, for example "
             f'MetricRecord({{"{key}": context.node_config["partition-id"], ...}})'
         )
-    return int(found), None
+    return int(number), None
 
 
 def _answer(
     reply: Message, layout: Layout, loss_key: str, samples_key: str
 ) -> tuple[Answer | None, str | None]:
-    """An answer, or what speaks against it."""
+    """Returns the client's answer, or the reason why it is refused."""
     metrics = _only(reply.content.metric_records)
     loss = metrics.get(loss_key)
     if not isinstance(loss, int | float) or not math.isfinite(loss):
@@ -262,5 +262,5 @@ def _answer(
 
 def _only(records: Any) -> Any:
     """The one record there is; None if there are none or several."""
-    found = list(records.values())
-    return found[0] if len(found) == 1 else None
+    values = list(records.values())
+    return values[0] if len(values) == 1 else None

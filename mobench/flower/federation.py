@@ -215,7 +215,7 @@ class MultiObjective(FedAvg):
         self._layout: Layout | None = None
         self._theta: Tensor | None = None
         self._evolving = self._what_changes()
-        self._told = False
+        self._warned = False
         self._remembers = any(len(shape) > 1 for shape in self._evolving.values())
 
     @property
@@ -260,8 +260,8 @@ class MultiObjective(FedAvg):
         for m, answer in answers.items():
             self._losses[m] = answer.loss
         theta = self._theta.unsqueeze(0)
-        found = self._step(answers, theta, t)
-        if found is None:
+        step = self._step(answers, theta, t)
+        if step is None:
             log(
                 WARNING,
                 "aggregate_train: round %d changes nothing: %d of %d clients have answered, too few for %s",
@@ -270,7 +270,7 @@ class MultiObjective(FedAvg):
                 self.clients,
                 name_of(self.algorithm),
             )
-        d, weights, kkt = found or (None, None, None)
+        d, weights, kkt = step or (None, None, None)
         record = Round(t + 1, tuple(answers), refused, self._losses.clone(), weights, kkt, d is not None)
         self.rounds.append(record)
         if d is None:
@@ -282,16 +282,16 @@ class MultiObjective(FedAvg):
                 "steps may help."
             )
         self._theta = after
-        self._tell_equal_weights(answers)
+        self._warn_of_equal_weights(answers)
         self._layout = self._layout.averaged(list(answers.values()))
         return self._layout.arrays(after), self._metrics(record)
 
-    def _tell_equal_weights(self, answers: Mapping[int, Answer]) -> None:
-        """Says once that arrays which are not trained are averaged with equal weights, and why."""
+    def _warn_of_equal_weights(self, answers: Mapping[int, Answer]) -> None:
+        """Warns once that arrays which are not trained are averaged with equal weights, and why."""
         assert self._layout is not None
         silent = [m for m, answer in answers.items() if answer.samples is None]
-        if silent and self._layout.others and not self._told:
-            self._told = True
+        if silent and self._layout.others and not self._warned:
+            self._warned = True
             log(
                 WARNING,
                 "aggregate_train: %d arrays that are not trained (%s, ...) are averaged with equal weights, "
@@ -332,8 +332,10 @@ class MultiObjective(FedAvg):
         elif reasons(spec, self.algorithm):
             return None
         # divided as by oracle=local_steps, so that the rounds are the same
-        given = [(theta[0] - answers[m].vector) / self.local_step if m in answers else None for m in present]
-        rows = torch.stack([torch.zeros_like(theta[0]) if row is None else row for row in given])
+        none = torch.zeros_like(theta[0])
+        rows = torch.stack(
+            [(theta[0] - answers[m].vector) / self.local_step if m in answers else none for m in present]
+        )
         point = Seen(F, rows.unsqueeze(0), len(present), x=theta)
         with torch.no_grad():
             self._observe(theta, t)
@@ -387,8 +389,8 @@ class MultiObjective(FedAvg):
         )
 
     def _what_changes(self) -> dict[str, tuple[int, ...]]:
-        """Parts of the method's state that a step changes, with their shapes: found by one with numbers in
-        general position. Those with an axis behind R belong to the clients.
+        """Parts of the method's state that a step changes, with their shapes, as seen in one step from
+        numbers in general position. Parts with an axis behind R belong to the clients.
         """
         M = self.clients
         theta = torch.zeros(1, 2 * M, dtype=torch.float64)
@@ -396,12 +398,12 @@ class MultiObjective(FedAvg):
         rows = torch.from_numpy(np.random.default_rng(0).standard_normal((1, M, 2 * M)))
         with torch.no_grad():
             before = self.algorithm.init(self._context(range(M), _spec(M, 2 * M), theta, F))
-            kept = copy.deepcopy(before)
+            initial = copy.deepcopy(before)
             point = Seen(F, rows, M, x=theta)
             _, after, _ = self.algorithm.step((point,), before, 0, self.algorithm.schedule(0))
         shapes = {}
         for key, value in after.items():
-            pairs = zip(tree_leaves(kept[key]), tree_leaves(value), strict=True)
+            pairs = zip(tree_leaves(initial[key]), tree_leaves(value), strict=True)
             changed = [
                 tuple(new.shape) if isinstance(new, Tensor) else ()
                 for old, new in pairs
@@ -413,16 +415,16 @@ class MultiObjective(FedAvg):
 
     def _metrics(self, record: Round) -> MetricRecord:
         """The metrics of a round in Flower's history."""
-        found: dict[str, Any] = {
+        metrics: dict[str, Any] = {
             "answered": len(record.answered),
             "refused": len(record.refused),
             "losses": record.losses.tolist(),
         }
         if record.weights is not None:
-            found["weights"] = record.weights.tolist()
+            metrics["weights"] = record.weights.tolist()
         if record.kkt_residual is not None:
-            found["kkt_residual"] = record.kkt_residual
-        return MetricRecord(found)
+            metrics["kkt_residual"] = record.kkt_residual
+        return MetricRecord(metrics)
 
 
 def _spec(M: int, P: int, positive: bool = True) -> Spec:

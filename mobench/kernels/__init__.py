@@ -1,5 +1,4 @@
-"""Hand-derived derivatives of networks, Gram matrices and hypervolumes for CPUs, compiled by Numba where that
-is faster.
+"""Derivatives of networks by hand, Gram matrices and hypervolumes on CPUs, partly compiled by Numba.
 
 A plain path exists for each of them, and tests compare both.
 

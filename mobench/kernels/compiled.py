@@ -1,7 +1,7 @@
-"""Imports Numba's kernels: those of the small solvers, Gram matrices, sweeps of LeNet's maps.
+"""Imports Numba's kernels of small solvers, Gram matrices, hypervolumes and sweeps of LeNet's maps.
 
-They are imported at the first call that uses them, and compiled once on a machine: Numba keeps what it has
-compiled below $MOBENCH_CACHE, else beside the package, else in the user's own cache folder.
+They are imported at the first call that uses them, and compiled once on a machine: Numba stores compiled code
+below $MOBENCH_CACHE, else beside the package, else in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PREFIX = "mobench."
 
 
 def _announce(module: ModuleType) -> None:
-    """Says so, once in this process, before kernels of the module are compiled."""
+    """Prints a line, once in this process, before kernels of the module are compiled."""
     from numba.core import event
 
     from mobench.kernels import jit
@@ -36,7 +36,7 @@ def _announce(module: ModuleType) -> None:
             if not self.said and function is not None and function.__module__ == module.__name__:
                 self.said = True
                 once = "once for each kind on this machine"
-                often = once if jit.KEPT else "in each process, for want of a folder"
+                often = once if jit.CACHES else "in each process, for want of a folder"
                 say(f"mobench: compiling small solvers, less than a minute, {often}", sys.stderr)
 
         def on_end(self, event: Any) -> None:

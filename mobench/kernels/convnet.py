@@ -1,5 +1,6 @@
-"""The networks of `convnet` on a CPU: matrix products on chunks of pictures that stay in the cache, gradients
-in closed form.
+"""The networks of `convnet` on a CPU, by matrix products on chunks of pictures that stay in the cache.
+
+Gradients are in closed form.
 
 With the pictures innermost, (row, channel, column, picture), k consecutive rows of a map are k C W n
 consecutive numbers. If they hold k copies of each row, shifted by 0 .. k-1 columns, a row of a convolution is
@@ -36,26 +37,28 @@ STACKED = 64
 
 
 class Room(threading.local):
-    """Memory that a chunk leaves to the next one, of this thread: in fresh memory a page costs more than the
-    numbers that are written to it. It is as large as the largest chunk so far, 15 MB for a LeNet.
+    """Memory of this thread that chunks use one after the other.
+
+    In fresh memory a page costs more than the numbers that are written to it. The room is as large as the
+    largest chunk so far, 15 MB for a LeNet.
     """
 
     def __init__(self) -> None:
         self._parts: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
 
     def take(self, name: str, shape: Sequence[int], like: Tensor) -> Tensor:
-        """Memory of that name, whose numbers mean nothing."""
+        """Memory of that name, with arbitrary numbers."""
         size = math.prod(shape)
         key = name, like.dtype, like.device
-        found = self._parts.get(key)
-        if found is None or found.numel() < size:
+        part = self._parts.get(key)
+        if part is None or part.numel() < size:
             with torch.inference_mode(False):  # out of that mode, too, it may be written to
-                found = self._parts[key] = torch.empty(size, dtype=like.dtype, device=like.device)
-        return found[:size].view(*shape)
+                part = self._parts[key] = torch.empty(size, dtype=like.dtype, device=like.device)
+        return part[:size].view(*shape)
 
 
 def fresh(name: str, shape: Sequence[int], like: Tensor) -> Tensor:
-    """Memory that nobody else has."""
+    """New memory."""
     return like.new_empty(*shape)
 
 
@@ -77,8 +80,10 @@ class Weights(NamedTuple):
 
 
 class Maps(NamedTuple):
-    """Arrays kept for the derivatives of a chunk. at1, at2: which corner of each window of the pooling is its
-    maximum, in the numbering of `pooling`. Columns of the first layer are split into even and odd ones.
+    """Arrays for the derivatives of a chunk.
+
+    at1, at2: which corner of each window of the pooling is its maximum, in the numbering of `pooling`.
+    Columns of the first layer are split into even and odd ones.
     """
 
     rows: Float[Tensor, "h kk wn"]
@@ -88,8 +93,7 @@ class Maps(NamedTuple):
     h2: Float[Tensor, "R D n"]
     h3: Float[Tensor, "R H n"]
     second: _Second | None = None
-    """The second convolution with what it saw, where that is still there: of a run alone, until the next
-    chunk."""
+    """The second convolution with its input, of a run alone and until the next chunk; None elsewhere."""
 
 
 def weights(net: ConvNet, theta: Float[Tensor, "R P"]) -> Weights:
@@ -129,8 +133,9 @@ def vector(net: ConvNet, w: Weights) -> Float[Tensor, "R P"]:
 
 
 def shifted(x: Float[Tensor, "H W n"], k: int, take: Take = fresh) -> Float[Tensor, "H k w n"]:
-    """Each row k times, shifted by 0 .. k-1 columns, of which an even number w <= W - k + 1 is kept (the
-    pooling sees no other), even columns before odd ones.
+    """Each row k times, shifted by 0 .. k-1 columns, with even columns before odd ones.
+
+    The number of columns is the largest even w <= W - k + 1: the pooling uses no others.
     """
     H, W, n = x.shape
     v = (W - k + 1) // 2
@@ -171,8 +176,9 @@ def pooled(
     out: Float[Tensor, "g C v n"],
     at: Float[Tensor, "g C v n"] | None = None,
 ) -> None:
-    """out: ReLU of the maxima of windows, given by their corners, plus the bias. at: see `maxima`.
-    z is used up.
+    """out: ReLU of the maxima of windows z, a tensor for each corner, plus the bias; z is used up.
+
+    at: see `maxima`.
     """
     torch.add(maxima(z, at), bias, out=out).relu_()
 
@@ -182,19 +188,17 @@ def gathered(
     marks: Sequence[Float[Tensor, "g C v n"]],
     bias: Float[Tensor, "C 1 1"],
 ) -> Float[Tensor, "g C v n"]:
-    """The maxima of windows, given by their corners and where they were marked, plus the bias."""
-    found = bias
+    """The entries of windows z at the marked corners, plus the bias."""
+    out = bias
     for mark, corner in zip(marks, z, strict=True):
-        found = torch.addcmul(found, mark, corner)
-    return found
+        out = torch.addcmul(out, mark, corner)
+    return out
 
 
 def spread(
     d: Float[Tensor, "g S C v n"], marks: Float[Tensor, "h C 2 v n"], out: Float[Tensor, "h S C 2 v n"]
 ) -> None:
-    """The adjoint of the pooling along S slopes: each entry of d at the maximum of its window,
-    0 elsewhere.
-    """
+    """The adjoint of the pooling along S slopes: each entry of d at its window's maximum, 0 elsewhere."""
     torch.mul(
         marks.unflatten(0, (-1, 2)).unsqueeze(2), d.unsqueeze(1).unsqueeze(4), out=out.unflatten(0, (-1, 2))
     )
@@ -207,12 +211,12 @@ def add_product(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 def alive(g: Tensor, h: Tensor, out: Tensor | None = None) -> Tensor:
     """g where the ReLU h is above 0, else 0."""
-    found: Tensor = (
+    result: Tensor = (
         torch.ops.aten.threshold_backward(g, h, 0)
         if out is None
         else torch.ops.aten.threshold_backward(g, h, 0, grad_input=out)
     )
-    return found
+    return result
 
 
 def memory(x: Tensor) -> Any:
@@ -265,7 +269,7 @@ class Unpooling:
     ) -> None:
         self._kernel = on_cpu("kernels.windows", d)
         self._rows = len(out) // 2
-        self._given = (d, at, out, h)
+        self._arguments = (d, at, out, h)
         if self._kernel is None:
             marks = at.new_empty(len(out), at.shape[1], 2, *at.shape[2:])
             self._marks = marks
@@ -285,8 +289,8 @@ class Unpooling:
         self._sizes = (self._rows, S, C, V, n)
 
     def __call__(self, first: int = 0) -> None:
-        """Returns the products of the rows of windows from `first` on."""
-        d, at, out, h = self._given
+        """Writes the adjoint of the rows of windows from `first` on."""
+        d, at, out, h = self._arguments
         if self._kernel is not None:
             self._kernel.spread(*self._call, self._sizes, h is not None, first)
             return
@@ -298,9 +302,7 @@ class Unpooling:
 
 
 def chunk(net: ConvNet, pictures: Float[Tensor, "B H W"]) -> int:
-    """Pictures of a chunk: as many as `CACHED` allows, in chunks of nearly equal size,
-    a multiple of 16 (whole vectors).
-    """
+    """Pictures of a chunk, a multiple of 16 (whole vectors), for chunks of nearly equal size <= `CACHED`."""
     side = pictures.shape[2] // net.shrink
     k = net.kernels[0]
     most = max(16, CACHED // (side * k * (side - k + 1) * pictures.element_size()) // 16 * 16)
@@ -311,8 +313,9 @@ def chunk(net: ConvNet, pictures: Float[Tensor, "B H W"]) -> int:
 def forward(
     net: ConvNet, w: Weights, pictures: Float[Tensor, "B H W"], keep: bool, lasting: bool = False
 ) -> Iterator[tuple[Float[Tensor, "R TC n"], Maps | None]]:
-    """Scores of all runs, chunk after chunk; with `keep` what their derivatives need, until the next chunk
-    or, `lasting`, for good.
+    """Scores of all runs, chunk after chunk, and with `keep` the arrays for their derivatives.
+
+    These are valid until the next chunk or, if `lasting`, for good.
     """
     take = fresh if lasting else ROOM.take
     for part in pictures.split(chunk(net, pictures)):
@@ -330,7 +333,7 @@ def stacked(net: ConvNet, count: int) -> int:
 def scores(
     net: ConvNet, theta: Float[Tensor, "R P"], pictures: Float[Tensor, "B H W"]
 ) -> Float[Tensor, "R TC B"]:
-    """Returns the losses of all runs, without derivatives."""
+    """Returns the scores of all runs, without derivatives."""
     groups = []
     with torch.inference_mode():
         for some in theta.tensor_split(stacked(net, len(theta))):
@@ -342,9 +345,7 @@ def scores(
 def _blocks(
     weight: Float[Tensor, "RC kk"], rows: Float[Tensor, "h kk wn"], take: Take = fresh
 ) -> Iterator[tuple[slice, Float[Tensor, "b RC 2 v n"]]]:
-    """The first convolution of all runs, some rows of windows (the slice) at a time, in the same memory again
-    and again.
-    """
+    """The first convolution of all runs, some rows of windows (the slice) at a time, in the same memory."""
     h, _, wn = rows.shape
     RC = len(weight)
     step = 2 * min(h // 2, max(1, BLOCK // (2 * RC * wn * rows.element_size())))
@@ -385,7 +386,7 @@ class _Second:
     ) -> None:
         """out: the adjoint in its input, of slopes `up`, in the columns that it reaches.
 
-        What was seen is overwritten.
+        The view that `see` returned is overwritten.
         """
         above = up.unbind()
         self._rest.zero_()
@@ -406,13 +407,14 @@ class _Second:
 
 
 def _maps(net: ConvNet, w: Weights, x: Float[Tensor, "H k w n"], keep: bool, take: Take) -> Maps:
-    """One chunk (its shifted rows), up to the last layer but one. Without `keep` the maxima's places mean
-    nothing.
+    """The maps of a chunk (its shifted rows), up to the last layer but one.
+
+    Without `keep` the places of the maxima are arbitrary.
     """
     C1, C2 = net.channels
     R = len(w.second)
     n = x.shape[3]
-    rows = windows(x, net.kernels[0])  # the pictures' only trace in `Maps`
+    rows = windows(x, net.kernels[0])  # in `Maps` nothing else is left of the pictures
     g = len(rows) // 2
     h1 = take("h1", (g, R * C1, g, n), x)
     at1 = take("at1", h1.shape, x)
@@ -434,9 +436,7 @@ def _maps(net: ConvNet, w: Weights, x: Float[Tensor, "H k w n"], keep: bool, tak
 
 
 class Sums(NamedTuple):
-    """Gradients along S slopes, summed over chunks of pictures,
-    in the shapes in which products add to them.
-    """
+    """Gradients along S slopes, summed over chunks, in the shapes in which products add to them."""
 
     first: Float[Tensor, "2SRC kk+k"]
     first_bias: Float[Tensor, " SRC"]
@@ -481,7 +481,7 @@ class Sums(NamedTuple):
         ]
 
     def affine(self, s: int, maps: Maps, d3: Float[Tensor, "R H n"], dz: Float[Tensor, "R TC n"]) -> None:
-        """Adds those of the last two layers."""
+        """Adds the gradients of the last two layers."""
         add_product(self.heads[s], dz, maps.h3.mT)
         self.heads_bias[s].add_(dz.sum(2, keepdim=True))
         add_product(self.shared[s], d3, maps.h2.mT)
@@ -491,9 +491,7 @@ class Sums(NamedTuple):
 def backward(
     net: ConvNet, w: Weights, maps: Maps, slopes: Sequence[Float[Tensor, "R TC n"]], sums: Sums
 ) -> None:
-    """Adds, for each of `slopes`, the sum over a chunk's pictures and scores of the slope times the
-    gradient of the score.
-    """
+    """Adds, for each of `slopes`, the sum over pictures and scores of slope times gradient of the score."""
     _, _, h1, at2, h2, h3, seen = maps
     R, v, C2, _, n = at2.shape
     C = net.channels[0]
@@ -509,11 +507,11 @@ def backward(
     into = halves(up)
     joint = up.flatten(1, 2).flatten(2).mT
     each = up.flatten(3).unbind(1)
-    for r, (own, below) in enumerate(
+    for r, (maps_of_run, below) in enumerate(
         zip(h1.split(C, dim=1), sums.below[..., :n].split(C, dim=2), strict=True)
     ):
         Unpooling(d2[:, r].transpose(0, 1), at2[r], into)()
-        add_product(sums.second[r], second.seen if seen else second.see(own), joint)
+        add_product(sums.second[r], second.seen if seen else second.see(maps_of_run), joint)
         weight = w.second[r].mT
         for s in range(S):
             second.back(weight, each[s], below[:, s])
@@ -521,8 +519,10 @@ def backward(
 
 
 def _first_backward(net: ConvNet, maps: Maps, sums: Sums) -> None:
-    """Two rows at a time while they are in the cache: ReLU, pooling, and the product with all rows that
-    either of them saw, of which the last k are not the upper one's and the first k not the lower one's.
+    """The first layer's gradients, two rows at a time while they are in the cache.
+
+    They are ReLU, pooling, and the product with all rows that are inputs of either row, of which the last k
+    are not the upper one's and the first k not the lower one's.
     """
     rows = maps.rows
     h1 = maps.h1
@@ -549,10 +549,10 @@ def curvature(
     bent: Callable[[Tensor], Tensor],
     sums: Sums,
 ) -> None:
-    """Adds one chunk's part of the Hessian product of a function of the scores (Pearlmutter 1994): the change
-    along v of `backward` with slopes dz that change with the scores. bent(change of scores): change of dz.
+    """Adds one chunk's part of the Hessian product of a function of the scores (Pearlmutter 1994).
 
-    Pooling and ReLU are linear where they stand, as in automatic differentiation.
+    It is the change along v of `backward` with slopes dz that change with the scores. bent(change of scores):
+    change of dz. Pooling and ReLU are linear where they stand, as in automatic differentiation.
     """
     rows, at1, h1, at2, h2, h3, _ = maps
     R, half, C2, _, n = at2.shape
@@ -567,7 +567,9 @@ def curvature(
         marks1 = [torch.empty_like(corner) for corner in seen]
         marked(at1[here], marks1)
         alive(gathered(seen, marks1, v.first_bias), h1[here], out=t1[here])
-    own, moved, below = (x.split(C, dim=dim) for x, dim in ((h1, 1), (t1, 1), (sums.below[:, 0, ..., :n], 1)))
+    maps_of_run, moved, below = (
+        x.split(C, dim=dim) for x, dim in ((h1, 1), (t1, 1), (sums.below[:, 0, ..., :n], 1))
+    )
     t2 = h2.new_empty(R, half, C2, half, n)
     z2 = h1.new_empty(h, C2, h, n)
     marks = halves(h1.new_empty(h, C2, h, n))
@@ -575,7 +577,7 @@ def curvature(
     flat = z2.flatten(2)
     parts = corners(marks)
     for r in range(R):
-        torch.bmm(v.second[r].expand(h, -1, -1), second.see(own[r]), out=flat)
+        torch.bmm(v.second[r].expand(h, -1, -1), second.see(maps_of_run[r]), out=flat)
         add_product(flat, w.second[r].expand(h, -1, -1), change.see(moved[r]))
         marked(at2[r], parts)
         t2[r] = gathered(corners2, parts, v.second_bias[r])
@@ -598,14 +600,14 @@ def curvature(
     joint = up.flatten(1, 2).flatten(2)
     for r in range(R):
         Unpooling(both[:, r].transpose(0, 1), at2[r], into)()
-        add_product(sums.second[r], second.see(own[r]), e.mT)
+        add_product(sums.second[r], second.see(maps_of_run[r]), e.mT)
         add_product(sums.second[r], change.see(moved[r]), d.mT)
         second.back(torch.cat([v.second[r], w.second[r]]).mT, joint, below[r])
     _first_backward(net, maps, sums)
 
 
 class RunPictures(NamedTuple):
-    """Runs (their places among all) that share pictures, the labels of each task with them."""
+    """Runs (their indices among all) that share pictures, with the labels of each task."""
 
     runs: Int[Tensor, " r"]
     pictures: Float[Tensor, "B H W"]
@@ -623,9 +625,9 @@ class _Seen(NamedTuple):
 class CrossEntropies(Linear):
     """f_m = (1/B) sum_i -log softmax(z_m(theta; picture_i))_(label_im) of R networks, and its derivatives.
 
-    A forward pass is kept with `keep` only, and by values that are to be kept or by a Hessian product; it
-    then serves all further answers. Until then each gradient makes its own, chunk after chunk, which costs
-    less where one is asked for. (Inference mode: each small call takes one or two tenths less.)
+    With `keep`, a forward pass by `values(keep=True)` or by a Hessian product is stored and serves all
+    further requests. Until then each gradient runs a forward pass, chunk after chunk, which costs less for a
+    single gradient. (Inference mode: each small call takes one or two tenths less.)
     """
 
     def __init__(
@@ -640,7 +642,7 @@ class CrossEntropies(Linear):
             for part in parts
             for runs in part.runs.tensor_split(stacked(net, len(part.runs)))
         ]
-        self._kept: list[tuple[Weights, list[_Seen]]] | None = None
+        self._forward_pass: list[tuple[Weights, list[_Seen]]] | None = None
         self._values: Tensor | None = None
 
     def _chunks(
@@ -654,39 +656,39 @@ class CrossEntropies(Linear):
             log_p = nn.log_softmax(z.view(len(runs), net.tasks, net.classes, -1), dim=2)
             start = end
             end = end + log_p.shape[3]
-            wanted = labels[:, start:end].expand(len(runs), -1, -1).unsqueeze(2)
-            losses[runs] -= log_p.gather(2, wanted).sum((2, 3)) / len(pictures)
+            target = labels[:, start:end].expand(len(runs), -1, -1).unsqueeze(2)
+            losses[runs] -= log_p.gather(2, target).sum((2, 3)) / len(pictures)
             if maps is not None:
                 p = log_p.exp_()
-                slopes = p.scatter_add(2, wanted, p.new_full((), -1.0).expand(wanted.shape)) / len(pictures)
+                slopes = p.scatter_add(2, target, p.new_full((), -1.0).expand(target.shape)) / len(pictures)
                 yield _Seen(maps, p, slopes)
 
     def _passes(
         self, keep: bool, derive: bool = True
     ) -> Iterator[tuple[RunPictures, Weights, Iterable[_Seen]]]:
-        """Part after part: what is kept, or a forward pass; the last one done, the losses are known."""
-        if self._kept is not None:
-            for part, (w, chunks) in zip(self.parts, self._kept, strict=True):
-                yield part, w, chunks
+        """Part after part, stored or by a forward pass; after the last part the losses are stored."""
+        if self._forward_pass is not None:
+            for part, (w, stored) in zip(self.parts, self._forward_pass, strict=True):
+                yield part, w, stored
             return
-        with torch.inference_mode(False):  # an answer, which may be changed and differentiated
+        with torch.inference_mode(False):  # losses are returned, and may be changed and differentiated
             losses = self.x.new_zeros(len(self.x), self.count)
-            kept = []
+            forward_pass = []
         for part in self.parts:
             w = weights(self.net, self.x[part.runs])
-            found: Iterable[_Seen] = self._chunks(w, part, losses, derive, lasting=keep)
+            chunks: Iterable[_Seen] = self._chunks(w, part, losses, derive, lasting=keep)
             if keep:
-                kept.append((w, found := list(found)))
-            yield part, w, found
+                forward_pass.append((w, chunks := list(chunks)))
+            yield part, w, chunks
         self._values = losses
         if keep:
-            self._kept = kept
+            self._forward_pass = forward_pass
 
     def values(self, keep: bool) -> Float[Tensor, "R M"]:
         if self._values is None:
-            wanted = keep and self.keep
+            derive = keep and self.keep
             with torch.inference_mode():
-                for _, _, chunks in self._passes(wanted, derive=wanted):
+                for _, _, chunks in self._passes(derive, derive=derive):
                     for _ in chunks:
                         pass
         assert self._values is not None
@@ -710,8 +712,8 @@ class CrossEntropies(Linear):
                     backward(
                         self.net, w, maps, [_weighted(slopes, some[part.runs]) for some in weightings], sums
                     )
-                for target, found in zip(out, sums.gradients(self.net, S), strict=True):
-                    target[part.runs] = vector(self.net, found)
+                for target, gradient in zip(out, sums.gradients(self.net, S), strict=True):
+                    target[part.runs] = vector(self.net, gradient)
         return out
 
     def hvp(self, w: Float[Tensor, "R M"], v: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:

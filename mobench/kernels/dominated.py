@@ -21,11 +21,10 @@ from mobench.kernels.jit import Array, entry, kernel
 def arrange(
     Q: Array, count: int, d: int, P: Array, key: Array, order: Array, budget: float
 ) -> tuple[int, float]:
-    """Copies the points of Q that no other dominates to P, in falling order of coordinate d - 1; returns
-    their number and the work.
+    """Copies the points of Q that no other dominates to P, in falling order of coordinate d - 1.
 
-    Where two share that coordinate, the one with the larger sum is first, so no point is dominated by a later
-    one.
+    Returns their number and the work. Where two share that coordinate, the one with the larger sum is first,
+    so no point is dominated by a later one.
     """
     last = d - 1
     work = float(count * d)
@@ -42,11 +41,11 @@ def arrange(
             place -= 1
         order[place] = i
         work += i - place
-    kept = 0
+    size = 0
     for i in range(count):
         point = order[i]
         beaten = False
-        for j in range(kept):
+        for j in range(size):
             beaten = True
             for m in range(last):
                 if Q[point, m] > P[j, m]:
@@ -56,19 +55,21 @@ def arrange(
                 work += j + 1
                 break
         if not beaten:
-            work += kept
+            work += size
             for m in range(d):
-                P[kept, m] = Q[point, m]
-            kept += 1
+                P[size, m] = Q[point, m]
+            size += 1
         if work > budget:
             break
-    return kept, work
+    return size, work
 
 
 @kernel
 def sweep(P: Array, count: int, stairs: Array) -> float:
-    """V of three dimensions: what each point adds to the area below the staircase of those before it, times
-    its last coordinate. stairs (2, K + 1): corners in rising order of the first coordinate.
+    """V of three dimensions, by a staircase of the points so far in their first two coordinates.
+
+    Each point's share is the area that it adds below the staircase, times its last coordinate.
+    stairs (2, K + 1): corners in rising order of the first coordinate.
     """
     volume = 0.0
     steps = 0
@@ -110,7 +111,7 @@ def volume(Y: Array, budget: float) -> tuple[float, float]:
     every machine.
     """
     K, M = Y.shape
-    P = np.empty((M + 1, K, M))  # a level: its points, of as many coordinates as its number says
+    P = np.empty((M + 1, K, M))  # points by level, whose number is that of their coordinates
     n = np.zeros(M + 1, np.int64)
     at = np.zeros(M + 1, np.int64)  # points that are done
     tied = np.zeros(M + 1, np.bool_)  # the level below has all points that share the largest last coordinate

@@ -17,7 +17,7 @@ from numba import extending, types
 
 from mobench.kernels.jit import Array, entry, kernel
 
-intrinsic: Any = extending.intrinsic  # calls of what it makes leave its first argument out
+intrinsic: Any = extending.intrinsic  # the first argument of its functions, the context, is not passed
 
 WIDTH = 256  # columns of a block: 20 KiB of ten rows
 LINE = 16  # float32 numbers of a cache line
@@ -25,8 +25,9 @@ LINE = 16  # float32 numbers of a cache line
 
 @intrinsic
 def wide(context: Any) -> Any:
-    """Lets the function that calls it use the widest vectors that the processor has, where LLVM prefers half
-    of them: twice as fast while everything lies in the cache.
+    """Lets the calling function use the widest vectors of the processor, where LLVM prefers half of them.
+
+    This is twice as fast while everything lies in the cache.
     """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -38,14 +39,14 @@ def wide(context: Any) -> Any:
 
 @intrinsic
 def fetch(context: Any, x: Any, i: Any) -> Any:
-    """Asks for x[i], which will be read soon; beyond the end of x it asks for nothing that matters."""
+    """Prefetches x[i], which will be read soon; an index beyond the end of x does no harm."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, args[0])
         place = builder.bitcast(builder.gep(array.data, [args[1]]), ir.IntType(8).as_pointer())
         number = ir.IntType(32)
-        wanted = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
-        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [place.type], wanted)
+        prototype = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [place.type], prototype)
         # to read, into the second level of the cache, data
         builder.call(prefetch, [place, number(0), number(2), number(1)])
         return context.get_dummy_value()
@@ -141,8 +142,9 @@ def one_by_one(x: Array, i: int, j: int, w: int, G: Array) -> None:
 
 @summing
 def block(x: Array, w: int, G: Array, flat: Array, at: int, row: int) -> None:
-    """Adds the first w columns of x to the upper half of G (two rows of it at a time, and what lies below
-    in these), while the columns from flat[at] on are fetched.
+    """Adds the products of the first w columns of x to G, while the columns from flat[at] on are prefetched.
+
+    Two rows of G at a time, from the diagonal on.
     """
     wide()
     M = len(G)
@@ -192,7 +194,7 @@ def gram(flat: Array, run: int, row: int, n: int, G: Array) -> None:
 def cancelled(w: Array, G: Array, share: float) -> Array:
     """The numbers r with share |J_r^T w_r| < sum_m |w_rm| |g_rm|; w (R, M), G (R, M, M)."""
     R, M = w.shape
-    found = np.empty(R, np.int64)
+    runs = np.empty(R, np.int64)
     count = 0
     for r in range(R):
         square = 0.0
@@ -202,6 +204,6 @@ def cancelled(w: Array, G: Array, share: float) -> Array:
             for j in range(M):
                 square += w[r, i] * G[r, i, j] * w[r, j]
         if square * share * share < terms * terms:
-            found[count] = r
+            runs[count] = r
             count += 1
-    return found[:count]
+    return runs[:count]

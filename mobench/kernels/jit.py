@@ -1,4 +1,4 @@
-"""Compiles kernels by Numba: `entry` for those that Python calls, `kernel` for those that only they call."""
+"""Compiles kernels by Numba: `entry` for functions that Python calls, `kernel` for functions inside them."""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ from mobench.system.files import alone
 
 Array = Any  # numpy.ndarray
 
-KEPT = True  # False without a folder that can be written: Numba keeps nothing then, and each process compiles
+CACHES = True  # False without a folder that can be written: each process compiles then
 
 
 def entry(function: Any) -> Any:
-    """Called from Python: compiled at the first call, or loaded from Numba's cache."""
-    global KEPT
-    function = inspect.unwrap(function)  # Numba cannot look into what checks types
+    """A function for Python, compiled at the first call or loaded from Numba's cache."""
+    global CACHES
+    function = inspect.unwrap(function)  # Numba cannot compile the wrapper that checks types
     try:
-        kept: Any = njit(cache=True, error_model="numpy")(function)
+        dispatcher: Any = njit(cache=True, error_model="numpy")(function)
     except RuntimeError:  # "cannot cache function: no locator available"
-        KEPT = False
+        CACHES = False
         return njit(error_model="numpy")(function)
-    compiled = kept.compile
-    file = Path(kept.stats.cache_path, f"{function.__module__}.{function.__name__}.o")
+    compiled = dispatcher.compile
+    file = Path(dispatcher.stats.cache_path, f"{function.__module__}.{function.__name__}.o")
 
     def once(signature: Any) -> Any:
         # processes that begin together, as those of a sweep, would all compile it, for half a minute
         with global_compiler_lock, alone(file):
             return compiled(signature)
 
-    kept.compile = once
-    return kept
+    dispatcher.compile = once
+    return dispatcher
 
 
 INNER: dict[str, Any] = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def kernel(function: Any, fastmath: Any = False) -> Any:
-    """Called by kernels alone; division by zero gives inf or NaN as in NumPy. fastmath: what LLVM may do to
-    its sums.
+    """A function for kernels alone; division by zero gives inf or NaN as in NumPy.
+
+    fastmath: liberties of LLVM with its sums.
     """
     return njit(**INNER, fastmath=fastmath)(inspect.unwrap(function))

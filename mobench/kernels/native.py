@@ -1,9 +1,9 @@
 """Functions on plain memory as machine code that a process loads in .08 s; Numba compiles them once.
 
-Importing Numba and loading what it keeps takes a second in each process, a third of a short command. So a
-file of such functions is compiled into an object file, which LLVM alone loads; and nothing is compiled or
-loaded before a process has asked `PATIENCE` times: formulas in arrays, which give the same numbers, answer
-meanwhile. The file imports no Numba: `outer` and `inner` mark its functions.
+Importing Numba and loading its cache takes a second in each process, a third of a short command. So a file of
+such functions is compiled into an object file, which LLVM alone loads; and nothing is compiled or loaded
+before the `PATIENCE`-th call in a process: until then formulas in arrays give the same numbers. The file
+imports no Numba: `outer` and `inner` mark its functions.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ NUMBER = "float64"
 SIZE = "int64"
 C_TYPES: dict[str, Any] = {NUMBER: ctypes.c_double, SIZE: ctypes.c_int64}  # the rest are addresses
 
-FLAGS = Path(__file__).with_name("jit.py")  # says how functions are compiled; importing it imports Numba
+FLAGS = Path(__file__).with_name("jit.py")  # has the flags of compilation; importing it imports Numba
 
 PATIENCE = 1000  # calls: their formulas take as long as loading does
+DIGEST_SIZE = hashlib.sha256().digest_size
 
-_asked: dict[str, int] = {}
-_engines: list[Any] = []  # they own the machine code
+_calls_before: dict[str, int] = {}
+_engines: list[Any] = []  # as long as they live, so does the machine code
 
 
 def outer(*kinds: str) -> Callable[[Function], Function]:
@@ -59,11 +60,11 @@ def inner(function: Function) -> Function:
 
 
 def native(name: str) -> Calls | None:
-    """Returns the functions of mobench.<name>, by name; None as long as, or where, formulas are the way."""
-    asked = _asked.get(name, 0)
-    if asked >= PATIENCE:
+    """Returns the functions of mobench.<name>, by name; None before `PATIENCE` calls, and without Numba."""
+    calls = _calls_before.get(name, 0)
+    if calls >= PATIENCE:
         return load(name)
-    _asked[name] = asked + 1
+    _calls_before[name] = calls + 1
     return None
 
 
@@ -81,7 +82,7 @@ def load(name: str) -> Calls | None:
         llvm.initialize_native_asmprinter()
         source = b"".join(Path(str(file)).read_bytes() for file in (module.__file__, __file__, FLAGS))
         key = hashlib.sha256(source + repr((llvmlite.__version__, *_machine(llvm))).encode()).hexdigest()[:16]
-        code = _kept(f"{name.rpartition('.')[2]}-{key}.o", lambda: compiled(module))
+        code = _stored(f"{name.rpartition('.')[2]}-{key}.o", lambda: compiled(module))
     except ImportError as error:  # such as a NumPy that is too new for Numba
         say(f"mobench: small solvers are not compiled, and slower: {error}", sys.stderr)
         return None
@@ -101,7 +102,7 @@ def load(name: str) -> Calls | None:
 
 
 def _folders() -> list[Path]:
-    """Returns the folders of object files, as Numba's own: the user's, else beside the package or at home."""
+    """Returns the folders of object files, as Numba's: the user's, else beside the package or at home."""
     if folder := os.environ.get("MOBENCH_CACHE"):
         return [Path(folder).absolute() / "native"]
     folders = [Path(__file__).with_name("__pycache__")]
@@ -110,15 +111,16 @@ def _folders() -> list[Path]:
     return folders
 
 
-def _kept(file: str, make: Callable[[], bytes]) -> bytes:
+def _stored(file: str, make: Callable[[], bytes]) -> bytes:
     """Returns the code in a file, which is made anew where it is missing or damaged.
 
     Its hash stands before it: damaged code would end the process that loads it, without a word.
     """
     for folder in _folders():
         with contextlib.suppress(OSError):
-            digest, code = _parted((folder / file).read_bytes())
-            if digest == hashlib.sha256(code).digest():
+            content = (folder / file).read_bytes()
+            code = content[DIGEST_SIZE:]
+            if content[:DIGEST_SIZE] == hashlib.sha256(code).digest():
                 return code
     code = make()
     for folder in _folders():
@@ -128,11 +130,6 @@ def _kept(file: str, make: Callable[[], bytes]) -> bytes:
             return code
     say("mobench: compiled small solvers for this process alone, for want of a folder", sys.stderr)
     return code
-
-
-def _parted(content: bytes) -> tuple[bytes, bytes]:
-    size = hashlib.sha256().digest_size
-    return content[:size], content[size:]
 
 
 def compiled(module: ModuleType) -> bytes:

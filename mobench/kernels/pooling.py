@@ -1,6 +1,4 @@
-"""Maxima of 2 x 2 windows that are given by their four corners, as tensors of one shape:
-sweeps over consecutive numbers.
-"""
+"""Maxima of 2 x 2 windows whose four corners are tensors of one shape: sweeps over consecutive numbers."""
 
 from __future__ import annotations
 
@@ -13,8 +11,9 @@ NUMBERS = (3.0, 2.0, 1.0, 0.0)  # of the corners, row by row
 
 
 def maxima(z: Sequence[Tensor], at: Tensor | None = None) -> Tensor:
-    """The largest corner of each window. at: its number (the first of equal ones, as PyTorch's max-pooling),
-    for `marked`; then z is used up.
+    """The largest corner of each window.
+
+    at: its number (the first of equal ones, as PyTorch's max-pooling), for `marked`; then z is used up.
     """
     a, b, c, d = z
     upper = torch.maximum(a, b)

@@ -30,12 +30,13 @@ def gram(J: Float[Tensor, "R k P"]) -> Float[Tensor, "R k k"] | None:
 
 
 def cancelled(w: Float[Tensor, "R k"], G: Float[Tensor, "R k k"], share: float) -> list[int] | None:
-    """Returns the runs in which |J^T w| is less than the length of its terms over `share`; None where array
-    operations are the only choice.
+    """Returns the runs in which |J^T w| is less than the length of its terms over `share`.
+
+    None where array operations are the only choice.
     """
     kernel = on_cpu("kernels.gramian", G)
     if kernel is None:
         return None
     weights = np.ascontiguousarray(w.detach().numpy())
-    found: list[int] = kernel.cancelled(weights, np.ascontiguousarray(G.detach().numpy()), share).tolist()
-    return found
+    runs: list[int] = kernel.cancelled(weights, np.ascontiguousarray(G.detach().numpy()), share).tolist()
+    return runs

@@ -1,8 +1,7 @@
-"""Shifts of maps, pooling and their adjoints in one sweep each, for Numba: what `convnet` does with
-one array operation after the other, with the same numbers to the bit.
+"""Shifts of maps, pooling and their adjoints in one sweep each, for Numba.
 
-Tensors come as the memory from their first number on, with their strides: that the numbers of a column lie
-side by side is all that is asked of them.
+`convnet` has the same in array operations, with the same numbers to the bit. Tensors come as the memory from
+their first number on, with their strides; the numbers of a column must lie side by side.
 """
 
 from __future__ import annotations
@@ -14,9 +13,7 @@ Strides = tuple[int, ...]
 
 @entry
 def shift(x: Array, out: Array) -> None:
-    """out (H, k, 2 v, n): each row of x (H, W, n) shifted by 0 .. k-1 columns, even columns before odd
-    ones.
-    """
+    """out (H, k, 2 v, n): each row of x (H, W, n) shifted by 0 .. k-1 columns, even columns first."""
     H, k, w, n = out.shape
     v = w // 2
     for y in range(H):
@@ -31,9 +28,10 @@ def shift(x: Array, out: Array) -> None:
 
 @entry
 def gather(x: Array, out: Array, os: Strides) -> None:
-    """The adjoint of shifts of maps (H, C, columns, n): column i is the sum over j of column i - j of
-    x[:, j], x (H, k, C, w, n). os: strides of rows, channels, columns of `out`, which has w + k - 1 columns
-    or more.
+    """The adjoint of shifts of maps (H, C, columns, n).
+
+    Column i is the sum over j of column i - j of x[:, j], x (H, k, C, w, n). os: strides of rows, channels,
+    columns of `out`, which has w + k - 1 columns or more.
     """
     H, k, C, w, n = x.shape
     for y in range(H):
@@ -103,11 +101,10 @@ def spread(
     alive: bool,
     first: int,
 ) -> None:
-    """out: each entry of d, from row `first` on, in the corner of its window that `at` names, 0 in the
-    others. alive: only where h > 0; d is 0 elsewhere from then on.
+    """out: each entry of d, from row `first` on, in the corner `at` of its window, 0 in the others.
 
-    ds: strides of rows, slopes, channels, columns. hs: of rows, channels, columns, of `h` and `at`. os: of
-    rows, slopes, channels, halves, columns.
+    alive: only where h > 0; d is set to 0 elsewhere. ds: strides of rows, slopes, channels, columns. hs: of
+    rows, channels, columns, of `h` and `at`. os: of rows, slopes, channels, halves, columns.
     """
     G, S, C, V, n = sizes
     one = d.dtype.type(1.0)

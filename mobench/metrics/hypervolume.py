@@ -1,6 +1,4 @@
-"""Hypervolume: volume of the points that some f dominates inside the box below a reference point
-(minimisation).
-"""
+"""Hypervolume: volume of the points that some f dominates below a reference point (minimisation)."""
 
 from __future__ import annotations
 
@@ -74,13 +72,13 @@ def bounded_hypervolume(
 
 
 def hypervolume(F: Float[Tensor, "K M"] | Float[np.ndarray, "K M"], ref: Sequence[float]) -> float:
-    """Volume of {y : f_k <= y <= ref for some k}, exact, however long it takes: by `moocore` up to 5
-    objectives (Guerreiro, Fonseca & Paquete 2021 review how), by WFG beyond (`mobench.kernels.dominated`).
+    """Volume of {y : f_k <= y <= ref for some k}, exact, however long it takes.
 
-    F (K, M); dominated points and duplicates change nothing. A point that is not strictly below `ref` in
-    every objective contributes nothing, +infinity included; without any point inside the volume is 0. The
-    reference point is always explicit: a problem states its own (`ref_point`), so that two tables never
-    differ in it silently.
+    By `moocore` up to 5 objectives (Guerreiro, Fonseca & Paquete 2021 review the algorithms), by WFG beyond
+    (`mobench.kernels.dominated`). F (K, M); dominated points and duplicates change nothing. A point that is
+    not strictly below `ref` in every objective contributes nothing, +infinity included; without any point
+    inside the volume is 0. The reference point is always explicit: each problem states one (`ref_point`), so
+    that two tables never differ in it silently.
 
     Raises:
         MobenchError: F holds a NaN (moocore would pass over it in silence) or -infinity.

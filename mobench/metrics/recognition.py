@@ -22,16 +22,16 @@ def greedy(log_probs: Float[np.ndarray, "T C"]) -> list[int]:
 
 
 def prefix_beam(log_probs: Float[np.ndarray, "T C"], width: int) -> list[int]:
-    """The most likely sequence of units among `width` prefixes that are kept at each frame.
+    """The most likely sequence of units by a beam of `width` prefixes at each frame.
 
-    p_b, p_n: probability of all paths of a prefix that end with a blank, or with its last unit. With all
-    prefixes kept it is exact. Source: Graves et al. 2006; Hannun et al. 2014, without a language model.
+    p_b, p_n: probability of all paths of a prefix that end with a blank, or with its last unit. A beam of all
+    prefixes is exact. Source: Graves et al. 2006; Hannun et al. 2014, without a language model.
     """
     beam: dict[tuple[int, ...], tuple[float, float]] = {(): (0.0, -math.inf)}
     for row in log_probs:
-        # a unit below them cannot enter the beam by itself
-        own = np.argsort(-row[1:], kind="stable")[:width] + 1
-        units = {int(c) for c in own} | {prefix[-1] for prefix in beam if prefix}
+        # a unit below these cannot enter the beam
+        likely = np.argsort(-row[1:], kind="stable")[:width] + 1
+        units = {int(c) for c in likely} | {prefix[-1] for prefix in beam if prefix}
         blank: dict[tuple[int, ...], float] = defaultdict(lambda: -math.inf)
         last: dict[tuple[int, ...], float] = defaultdict(lambda: -math.inf)
         for prefix, (b, n) in beam.items():

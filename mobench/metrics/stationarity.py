@@ -19,7 +19,7 @@ from mobench.solvers import min_norm, qp
 
 ITERATIONS = 50
 PATIENCE = 2  # iterations in which no unsolved run halves its gap: only rounding is left
-ROUNDING = 2e-15  # of |J| |d|: a gap that cannot be told from 0
+ROUNDING = 2e-15  # of |J| |d|: a gap up to this may be 0
 CLOSED = 1e-6
 """Largest accepted error sqrt(2 gap) of d, relative to the largest gradient."""
 ACTIVE = 5e-3
@@ -27,8 +27,7 @@ ACTIVE = 5e-3
 
 
 class Descent(NamedTuple):
-    """The steepest common descent direction d (R, P), its weights in the simplex (R, M), and the duality gap
-    (R,).
+    """The steepest common descent direction d, its weights in the simplex, and the duality gap.
 
     The primal objective is strongly convex, therefore |d - d*| <= sqrt(2 gap): the gap is a proof.
     """
@@ -105,9 +104,7 @@ def _slope_along(at: Callable[[Tensor], tuple[Tensor, ...]], lam: Tensor, step: 
 
 
 def _length(slope: Callable[[Tensor], Tensor], one: Float[Tensor, "R 1"]) -> Float[Tensor, "R 1"]:
-    """The t in [0, 1] where the falling function slope(t) changes its sign, by 50 halvings;
-    1 if it does not.
-    """
+    """The t in [0, 1] where the falling function slope(t) changes its sign, by 50 halvings, else 1."""
     beyond = slope(one) < 0
     if not bool(beyond.any()):
         return one
@@ -133,10 +130,10 @@ def stationarity(point: Point) -> Float[Tensor, " R"]:
     NaN for a run whose numbers are not finite, or whose gap leaves an error of more than 1e-6 of its largest
     gradient.
     """
-    found = common_descent(point)
+    descent = common_descent(point)
     size = point.jacobian("f").detach().double().square().sum(-1).amax(-1)
-    proved = 2.0 * found.gap <= CLOSED**2 * size
-    return torch.where(proved, torch.linalg.vector_norm(found.d, dim=-1), torch.nan).to(point.x.dtype)
+    proved = 2.0 * descent.gap <= CLOSED**2 * size
+    return torch.where(proved, torch.linalg.vector_norm(descent.d, dim=-1), torch.nan).to(point.x.dtype)
 
 
 def constrained_kkt(point: Point) -> Float[Tensor, " R"]:
@@ -160,7 +157,7 @@ def constrained_kkt(point: Point) -> Float[Tensor, " R"]:
     one = torch.ones_like(K[:, :M, 0])
     a = torch.cat([one, torch.zeros_like(K[:, M:, 0])], dim=1)
     live = torch.cat([one, (-ACTIVE <= point.G).to(K)], dim=1)
-    # a constraint that is left out has a unit of its own in the program, whose solution is 0
+    # a constraint that does not bind gets a separate axis in the program, where its multiplier is 0
     scale = K.diagonal(dim1=1, dim2=2).amax(1, keepdim=True).clamp_min(torch.finfo(K.dtype).tiny)
     x = qp(K * live.unsqueeze(1) * live.unsqueeze(2) + torch.diag_embed(scale * (live == 0)), None, a).x
     d = (x.unsqueeze(1) @ point.jacobian().double()).squeeze(1)

@@ -1,5 +1,4 @@
-"""A conformer with two CTC heads and a head for contrastive predictive coding, for R parameter vectors at
-once.
+"""A conformer with two CTC heads and one for contrastive predictive coding, for R parameter vectors at once.
 
 front:  convolutions 3 x 3 of stride 2 -> ReLU, then one linear layer: z                 (R, B, T', D)
 block:  x + FF(x)/2 -> + attention -> + convolution -> + FF/2 -> layer norm
@@ -26,15 +25,16 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Conformer:
-    """Conformer of Gulati et al. (2020) as a function of stacked parameters; a clip's output depends on that
-    clip alone.
+    """Conformer of Gulati et al. (2020) as a function of stacked parameters.
+
+    A clip's output depends on that clip alone.
 
     Fields: mels: bands of the input. channels, layers: of the front, which keeps every 2^layers-th frame.
     blocks, width D, heads, kernel, expansion (of the feed-forward layers). steps: K, frames ahead that are
     predicted. zh, en: units of the heads.
 
     Frames behind a clip's end are 0 before every convolution and take no part in attention. `past` lets a
-    frame see itself and what came before, by the same parameters: attention to the past, convolutions shifted
+    frame see itself and earlier frames, by the same parameters: attention to the past, convolutions shifted
     to it. Attention has relative positions (Dai et al. 2019) with sinusoids. Departures: layer norm in the
     place of the convolution module's batch norm, which would couple a clip to its batch and to the padding;
     no dropout.
@@ -129,8 +129,9 @@ class Conformer:
         return (self.zh + self.en) * (self.width + 1)
 
     def initial(self, rng: np.random.Generator) -> Float[np.ndarray, " P"]:
-        """Weights and biases U(-a, a), a = fan_in^(-1/2), as PyTorch's layers; norms 1 and 0,
-        the attention's two biases 0.
+        """A parameter vector as PyTorch's layers begin.
+
+        Weights and biases U(-a, a), a = fan_in^(-1/2); norms 1 and 0, the attention's two biases 0.
         """
         parts = []
         fan = 1
@@ -269,8 +270,9 @@ def sinusoids(T: int, width: int) -> Float[Tensor, "S D"]:
 
 
 def shifted(x: Float[Tensor, "*B T S"]) -> Float[Tensor, "*B T T"]:
-    """out_ij = x_i,(T-1-i+j), column 0 of x being the distance i - j = T-1;
-    by padding and reading the rows at another length.
+    """out_ij = x_i,(T-1-i+j), with the distance i - j = T-1 in column 0 of x.
+
+    By padding and reading the rows at another length.
     """
     T = x.shape[-2]
     flat = nn.pad(x, (1, 0)).flatten(-2)[..., T:]
@@ -289,5 +291,5 @@ MODELS = {
 
 
 def conformer(name: str, zh: int, en: int) -> Conformer:
-    """The named size with heads for so many units."""
+    """The conformer of this name in `MODELS`, with heads for `zh` and `en` units."""
     return replace(MODELS[name], zh=zh, en=en)

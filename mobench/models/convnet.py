@@ -25,7 +25,7 @@ EXECUTIONS = ("products", "grouped", "loop", "unfold")
 Convolve = Callable[[Tensor, Tensor, int], Tensor]
 """Input, weights and number of groups to output."""
 TRIED = (5, 256)
-"""Runs and pictures with which a GPU is asked how it computes fastest."""
+"""Runs and pictures with which executions are timed on a GPU."""
 
 
 class Layer(NamedTuple):
@@ -41,8 +41,9 @@ class Layer(NamedTuple):
 
 
 def for_device(execution: str, device: torch.device, network: ConvNet) -> str:
-    """`auto` by hardware: on a CPU `products`, on a GPU the faster one of `grouped` and `unfold`, which is
-    measured once (`mobench.system.fastest`). The results do not depend on it.
+    """Resolves `auto`: on a CPU to `products`, on a GPU to the faster one of `grouped` and `unfold`.
+
+    That is measured once (`mobench.system.fastest`). The results do not depend on it.
     """
     if execution == "auto":
         return "products" if device.type == "cpu" else _faster(network, device, PRODUCTS.fp32_precision)
@@ -54,7 +55,11 @@ PRODUCTS: Any = torch.backends.cuda.matmul  # its stubs name no parts
 
 @functools.lru_cache(maxsize=64)
 def _faster(network: ConvNet, device: torch.device, products: str) -> str:
-    """The faster implementation on this GPU: the gradients of some runs in float32, with such products."""
+    """The faster implementation on this GPU for the gradients of some runs in float32.
+
+    Args:
+        products: the precision of matrix products, on which it depends.
+    """
     R, B = TRIED
     theta = torch.full((R, network.dim), 0.01, device=device)
     pictures = torch.ones(B, network.canvas, network.canvas, device=device)
@@ -97,7 +102,7 @@ class ConvNet:
 
     @property
     def side(self) -> int:
-        """Height and width of what the shared linear layer sees."""
+        """Height and width of the maps before the shared linear layer."""
         first = (self.canvas // self.shrink - self.kernels[0] + 1) // 2
         return (first - self.kernels[1] + 1) // 2
 
@@ -125,9 +130,10 @@ class ConvNet:
         return sum(math.prod(s) for s in self.shapes)
 
     def initial(self, rng: np.random.Generator, kind: str = "default") -> Float[np.ndarray, " P"]:
-        """A parameter vector. default: weights and biases U(-a, a), a = fan_in^(-1/2), as PyTorch's layers;
-        xavier: weights U(-b, b), b = (6 / (fan_in + fan_out))^(1/2), as the public code of linear
-        scalarization.
+        """A parameter vector.
+
+        default: weights and biases U(-a, a), a = fan_in^(-1/2), as PyTorch's layers; xavier: weights
+        U(-b, b), b = (6 / (fan_in + fan_out))^(1/2), as the public code of linear scalarization.
         """
         parts = []
         for layer in self.layers:
@@ -150,7 +156,7 @@ class ConvNet:
     ) -> Float[Tensor, "R T B C"]:
         """Scores of all runs for pictures that they share.
 
-        `products` knows no graph: where one is asked for, run by run.
+        `products` has no graph: where gradients are needed, runs go through PyTorch one by one.
         """
         graph = torch.is_grad_enabled() and theta.requires_grad
         if execution == "products" and not graph:
@@ -171,8 +177,7 @@ class ConvNet:
 
 
 class _Convolution(torch.autograd.Function):
-    """The grouped convolution of cuDNN with derivatives of our own, since on an H200 its own for W take four
-    times as long:
+    """The grouped convolution of cuDNN with other derivatives; cuDNN's for W take four times as long (H200).
 
     dW   products of the slopes with the patches of each picture, summed over the pictures
     dx   the convolution of the slopes, padded with k - 1 zeros, with W turned by 180 degrees
@@ -214,7 +219,7 @@ def _first(x: Tensor, W: Tensor, b: Tensor, convolved: Convolve) -> Float[Tensor
 
 
 def _second(h: Tensor, W: Tensor, b: Tensor, convolved: Convolve) -> Float[Tensor, "R B D"]:
-    """The second layer: each run sees maps of its own."""
+    """The second layer: each run has other maps."""
     R, B = h.shape[:2]
     out = convolved(h.transpose(0, 1).flatten(1, 2), W.flatten(0, 1), R)
     out = torch.relu(nn.max_pool2d(out, 2) + b.reshape(-1, 1, 1))
@@ -226,8 +231,8 @@ def _grouped(x: Tensor, W: Tensor, groups: int) -> Tensor:
 
 
 def _by_patches(x: Tensor, W: Tensor, groups: int) -> Tensor:
-    found: Tensor = _Convolution.apply(x, W, groups)
-    return found
+    out: Tensor = _Convolution.apply(x, W, groups)
+    return out
 
 
 MODELS = {
@@ -238,12 +243,12 @@ MODELS = {
 
 
 def model(name: str, tasks: int, canvas: int) -> ConvNet:
-    """The named network for so many tasks and pictures of that size.
+    """The network of this name in `MODELS` for some tasks, and pictures of `canvas` x `canvas` pixels.
 
     Raises ConfigError for pictures too small.
     """
-    chosen = MODELS[choose("problem.model", name, MODELS)]
-    found = ConvNet(tasks, canvas, chosen.shrink, chosen.channels, chosen.kernels, chosen.hidden)
-    if found.side < 1:
+    preset = MODELS[choose("problem.model", name, MODELS)]
+    network = ConvNet(tasks, canvas, preset.shrink, preset.channels, preset.kernels, preset.hidden)
+    if network.side < 1:
         raise ConfigError(f"problem.model={name} needs images larger than {canvas} x {canvas} pixels.")
-    return found
+    return network

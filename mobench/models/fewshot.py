@@ -1,5 +1,4 @@
-"""The convolutional network of few-shot learning, with gradients of several tasks at the cost of one backward
-pass.
+"""The convolutional network of few-shot learning, with gradients of all tasks by one backward pass.
 
 four times:  conv 3 x 3 -> batch normalisation -> ReLU -> max-pool 2,      features: the last map, flat
 """
@@ -41,9 +40,11 @@ class ConvBlock(NamedTuple):
 
 
 class TaskPatches(NamedTuple):
-    """Images of s tasks as the first block takes them: the 3 x 3 patches (zeros around the images) of the
-    four pixels of each 2 x 2 window that is pooled, with the mean m of all patches and a factor L of their
-    covariance LL', task by task: all that the first normalisation must know.
+    """Images of s tasks as the first block takes them.
+
+    They are the 3 x 3 patches (zeros around the images) of the four pixels of each 2 x 2 window that is
+    pooled, with the mean m of all patches and a factor L of their covariance LL', task by task, from which
+    the first normalisation follows.
     """
 
     patches: Float[Tensor, "s 4 n g v patch"]
@@ -63,7 +64,7 @@ class Saved(NamedTuple):
 
     x: its input (s n, C, h, w). z: centred output of the convolution, with weights times sign(gamma). Both
     are None in the first block. p: z after max-pooling, at: where the maxima lie (in the first block the
-    numbers of `pooling`; None there where nothing is kept). out: its output. r: 1 / standard deviation of z
+    numbers of `pooling`; None there without `keep`). out: its output. r: 1 / standard deviation of z
     (s, 1, C).
     """
 
@@ -89,14 +90,13 @@ Tape = list[list[Saved]]  # of each part, block by block
 
 @dataclass(frozen=True)
 class FewShotNet:
-    """The network of Vinyals et al. (2016) and of the papers on MAML without its last layer, for S tasks that
-    share it.
+    """The network of Vinyals et al. (2016) and of MAML without its last layer, for S tasks that share it.
 
     Fields: channels, side of the (square) images; filters of each convolution. A parameter vector is weight
     and bias of the convolution, weight and bias of the normalisation, block after block.
 
-    Batch normalisation uses the statistics of the set that is passed, for each task its own, always; there
-    are no running averages. Hence the bias of a convolution has no effect, and gradient 0.
+    Batch normalisation always uses the statistics of the set that is passed, task by task; there are no
+    running averages. Hence the bias of a convolution has no effect, and gradient 0.
 
     Both passes are written by hand. With m, r the mean and 1 / standard deviation of a channel of one task's
     set,
@@ -106,7 +106,7 @@ class FewShotNet:
     channel, a = |gamma| r:
         d beta = sum e,   d |gamma| = r sum e p,   dz = unpool(a e) - a d beta / N - z a r d|gamma| / N
     In the first block mean and variance follow from the moments of the images' patches, which do not change,
-    and so do the last two terms of dz: there z is not kept, and the convolution is a product with patches,
+    and so do the last two terms of dz: there z is not stored, and the convolution is a product with patches,
     made once for each set of images. The other convolutions of all tasks (and the way back to x) are one;
     weight gradients are taken task by task.
     """
@@ -167,7 +167,7 @@ class FewShotNet:
         """The images of some tasks at a time, as `forward` takes them; made once."""
         n = images.shape[1]
         size = max(1, CHUNK // (n * self.filters * self.side**2 * images.element_size()))
-        moments = [_moments(own) for own in images]
+        moments = [_moments(task) for task in images]
         means, factors = (torch.stack(some) for some in zip(*moments, strict=True))
         return [
             TaskPatches(_patches(x), m, f)
@@ -175,8 +175,9 @@ class FewShotNet:
         ]
 
     def held(self, parts: Sequence[TaskPatches]) -> int:
-        """Bytes of the tape of a pass: of the first block three pooled maps; of the others z,
-        two pooled maps and indices.
+        """Bytes of the tape of a pass.
+
+        Of the first block it has three pooled maps; of the others z, two pooled maps and indices.
         """
         images = sum(part.patches.shape[0] * part.patches.shape[2] for part in parts)
         size = parts[0].mean.element_size()
@@ -186,8 +187,10 @@ class FewShotNet:
     def grouped(
         self, theta: Float[Tensor, "K P"], images: Float[Tensor, "K n C H W"]
     ) -> Float[Tensor, "K n F"]:
-        """Features of the images of K networks, as PyTorch's operations: every convolution is one grouped
-        convolution of all networks. Each network normalises with the statistics of its own images.
+        """Features of the images of K networks by PyTorch's operations.
+
+        Every convolution is one grouped convolution of all networks. Each network normalises with the
+        statistics of its images.
         """
         K, n = images.shape[:2]
         shapes = self.shapes
@@ -203,36 +206,36 @@ class FewShotNet:
 
     def _weights(self, theta: Float[Tensor, " P"]) -> list[Weights]:
         tensors = self.split(theta)
-        found = []
+        weights = []
         for k in range(BLOCKS):
             weight, _, gamma, beta = tensors[4 * k : 4 * k + 4]
             sign = torch.where(gamma < 0, -1.0, 1.0).to(gamma)
-            found.append(Weights(_pixels_first(weight * sign.view(-1, 1, 1, 1)), sign, gamma.abs(), beta))
-        return found
+            weights.append(Weights(_pixels_first(weight * sign.view(-1, 1, 1, 1)), sign, gamma.abs(), beta))
+        return weights
 
     def forward(
         self, theta: Float[Tensor, " P"], parts: Sequence[TaskPatches], keep: bool = False
     ) -> tuple[Float[Tensor, "S n F"], Tape | None]:
         """Features of all tasks' images; with `keep` also what `backward` needs."""
         weights = self._weights(theta)
-        found = []
+        features = []
         tape = []
         for part in parts:
             s = part.patches.shape[0]
             n = part.patches.shape[2]
             blocks = [self._first(part, weights[0], keep)]
-            for own in weights[1:]:
-                blocks.append(self._block(blocks[-1].out, s, own))
+            for w in weights[1:]:
+                blocks.append(self._block(blocks[-1].out, s, w))
                 if not keep:
                     del blocks[0]
-            found.append(blocks[-1].out.reshape(s, n, self.features))
+            features.append(blocks[-1].out.reshape(s, n, self.features))
             tape.append(blocks)
-        return torch.cat(found), tape if keep else None
+        return torch.cat(features), tape if keep else None
 
-    def _first(self, part: TaskPatches, own: Weights, keep: bool) -> Saved:
+    def _first(self, part: TaskPatches, w: Weights, keep: bool) -> Saved:
         """The first block, some tasks at a time, see `PIECE`."""
         s, _, n, g, v, _ = part.patches.shape
-        flat = own.weight.flatten(1)
+        flat = w.weight.flatten(1)
         p = flat.new_empty(s, n * g * v, self.filters)
         at = torch.empty_like(p) if keep else None
         for here, z in self._pieces(part):
@@ -240,7 +243,7 @@ class FewShotNet:
             p[here] = maxima(z.unbind(1), None if at is None else at[here])
         p.sub_(part.mean @ flat.mT)
         r = ((flat @ part.factor).square().sum(2).unsqueeze(1) + self.eps).rsqrt_()
-        out = torch.addcmul(own.beta, p, own.gamma * r).relu_()
+        out = torch.addcmul(w.beta, p, w.gamma * r).relu_()
         maps = p.view(s * n, g, v, -1).permute(0, 3, 1, 2)
         return Saved(None, None, maps, at, _maps(out, maps), r)
 
@@ -254,13 +257,13 @@ class FewShotNet:
         for start in range(0, s, size):
             yield slice(start, start + size), z[: s - start]
 
-    def _block(self, x: Tensor, s: int, own: Weights) -> Saved:
-        z = _pixels_first(nn.conv2d(x, own.weight, padding=1))
+    def _block(self, x: Tensor, s: int, w: Weights) -> Saved:
+        z = _pixels_first(nn.conv2d(x, w.weight, padding=1))
         Z = _rows(z, s)
         Z.sub_(Z.mean(1, keepdim=True))
         r = ((Z * Z).mean(1, keepdim=True) + self.eps).rsqrt_()
         p, at = nn.max_pool2d(z, 2, return_indices=True)
-        out = torch.addcmul(own.beta, _rows(p, s), own.gamma * r).relu_()
+        out = torch.addcmul(w.beta, _rows(p, s), w.gamma * r).relu_()
         return Saved(x, z, p, at, _maps(out, p), r)
 
     def backward(
@@ -278,63 +281,63 @@ class FewShotNet:
             s = len(part.patches)
             e = _pixels_first(slopes[first : first + s].reshape(blocks[-1].out.shape))
             first += s
-            found: list[Tensor] = []
-            for saved, own in zip(blocks[:0:-1], weights[:0:-1], strict=True):
-                e, some = self._back(e, s, saved, own)
-                found = some + found
-            found = self._back_first(e, part, blocks[0], weights[0]) + found
-            rows.append(torch.cat([own.reshape(s, -1) for own in found], dim=1))
+            gradients: list[Tensor] = []
+            for saved, w in zip(blocks[:0:-1], weights[:0:-1], strict=True):
+                e, some = self._back(e, s, saved, w)
+                gradients = some + gradients
+            gradients = self._back_first(e, part, blocks[0], weights[0]) + gradients
+            rows.append(torch.cat([g.reshape(s, -1) for g in gradients], dim=1))
         return torch.cat(rows)
 
-    def _affine(self, e: Tensor, s: int, saved: Saved, own: Weights) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _affine(self, e: Tensor, s: int, saved: Saved, w: Weights) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """e where relu does not cut, times a; a; d beta, d |gamma|."""
         E = _rows(torch.ops.aten.threshold_backward(e, saved.out, 0), s)
-        a = own.gamma * saved.r
+        a = w.gamma * saved.r
         dbeta = E.sum(1, keepdim=True)
         dgamma = (E * _rows(saved.p, s)).sum(1, keepdim=True) * saved.r
         return E.mul_(a), a, dbeta, dgamma
 
-    def _back(self, e: Tensor, s: int, saved: Saved, own: Weights) -> tuple[Tensor, list[Tensor]]:
+    def _back(self, e: Tensor, s: int, saved: Saved, w: Weights) -> tuple[Tensor, list[Tensor]]:
         """Slope with respect to x, and gradients (s, ...) of the block's four tensors."""
         x, z, p, at, _, r = saved
         assert x is not None
         assert z is not None
         assert at is not None
-        E, a, dbeta, dgamma = self._affine(e, s, saved, own)
+        E, a, dbeta, dgamma = self._affine(e, s, saved, w)
         unpool = torch.ops.aten.max_pool2d_with_indices_backward
         dz = _pixels_first(unpool(_maps(E, p), z, [2, 2], [2, 2], [0, 0], [1, 1], False, at))
         Z = _rows(z, s)
         _rows(dz, s).addcmul_(Z, dgamma * a * r / -Z.shape[1]).sub_(dbeta * a / Z.shape[1])
-        dweight = _by_task(dz, x, own.weight, s) * own.sign.view(-1, 1, 1, 1)
-        return _convolution_backward(dz, x, own.weight, 0), [
+        dweight = _by_task(dz, x, w.weight, s) * w.sign.view(-1, 1, 1, 1)
+        return _convolution_backward(dz, x, w.weight, 0), [
             dweight,
             torch.zeros_like(dbeta),
-            dgamma * own.sign,
+            dgamma * w.sign,
             dbeta,
         ]
 
-    def _back_first(self, e: Tensor, part: TaskPatches, saved: Saved, own: Weights) -> list[Tensor]:
+    def _back_first(self, e: Tensor, part: TaskPatches, saved: Saved, w: Weights) -> list[Tensor]:
         """Gradients (s, ...) of the first block's four tensors."""
-        E, a, dbeta, dgamma = self._affine(e, len(part.patches), saved, own)
+        E, a, dbeta, dgamma = self._affine(e, len(part.patches), saved, w)
         at = saved.at
-        found = []
+        products = []
         assert at is not None
         for here, dz in self._pieces(part):
             marked(at[here], dz.unbind(1))
             dz.mul_(E[here].unsqueeze(1))
-            found.append(dz.flatten(1, 2).mT @ part.patches[here].flatten(1, 4))
+            products.append(dz.flatten(1, 2).mT @ part.patches[here].flatten(1, 4))
         # the rest of dz is not made: its products with the patches are moments
-        flat = own.weight.flatten(1)
+        flat = w.weight.flatten(1)
         curved = (dgamma * a * saved.r).mT * (flat @ part.factor @ part.factor.mT)
-        dweight = torch.cat(found) - curved - (dbeta * a).mT * part.mean
-        return [dweight * own.sign.view(-1, 1), torch.zeros_like(dbeta), dgamma * own.sign, dbeta]
+        dweight = torch.cat(products) - curved - (dbeta * a).mT * part.mean
+        return [dweight * w.sign.view(-1, 1), torch.zeros_like(dbeta), dgamma * w.sign, dbeta]
 
 
 def _patches(images: Float[Tensor, "s n C H W"]) -> Float[Tensor, "s 4 n g v patch"]:
     """Views of the four pixels of each 2 x 2 window, row by row."""
     around = nn.pad(images, (1, 1, 1, 1)).unfold(3, 3, 1).unfold(4, 3, 1)  # (s, n, C, H, W, 3, 3)
     corners = [around[:, :, :, i::2, j::2] for i in (0, 1) for j in (0, 1)]
-    return torch.stack([own.permute(0, 1, 3, 4, 2, 5, 6).flatten(4) for own in corners], dim=1)
+    return torch.stack([corner.permute(0, 1, 3, 4, 2, 5, 6).flatten(4) for corner in corners], dim=1)
 
 
 def _moments(
@@ -361,7 +364,7 @@ def _rows(x: Float[Tensor, "N C h w"], s: int) -> Float[Tensor, "s M C"]:
 
 
 def _maps(rows: Float[Tensor, "s M C"], like: Float[Tensor, "N C h w"]) -> Float[Tensor, "N C h w"]:
-    """The way back."""
+    """The inverse of `_rows`."""
     N, C, h, w = like.shape
     return rows.view(N, h, w, C).permute(0, 3, 1, 2)
 
@@ -369,16 +372,14 @@ def _maps(rows: Float[Tensor, "s M C"], like: Float[Tensor, "N C h w"]) -> Float
 def _convolution_backward(dz: Tensor, x: Tensor, weight: Tensor, which: int) -> Tensor:
     """Slope with respect to x (0) or to the weight (1)."""
     mask = [which == 0, which == 1, False]
-    found: Tensor = torch.ops.aten.convolution_backward(
+    slope: Tensor = torch.ops.aten.convolution_backward(
         dz, x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, mask
     )[which]
-    return found
+    return slope
 
 
 def _by_task(dz: Tensor, x: Tensor, weight: Tensor, s: int) -> Float[Tensor, "s O I 3 3"]:
-    """Slopes with respect to the weight for each task: one after the other,
-    on small maps as one product with patches.
-    """
+    """Slopes with respect to the weight for each task, one by one or, of small maps, as one product."""
     N, C, h, w = x.shape
     if h * w > SMALL:
         some = zip(dz.chunk(s), x.chunk(s), strict=True)

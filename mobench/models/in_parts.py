@@ -1,4 +1,4 @@
-"""A module on all samples, part by part, with what is computed from all of its outputs at once.
+"""A module on all samples, part by part, with a head that gets all of its outputs at once.
 
     head(outputs of all samples, all samples),   outputs = those of parts 1, 2, .. put together
 
@@ -50,13 +50,13 @@ class Joints:
             ApartError: the outputs of the parts are not those of the whole.
         """
         expected, _ = tree_flatten(whole)
-        found = [tree_flatten(part) for part in parts]
-        if len(found[0][0]) != len(expected):
+        flat = [tree_flatten(part) for part in parts]
+        if len(flat[0][0]) != len(expected):
             raise ApartError
-        axes = [_axis(leaf, piece, samples) for leaf, piece in zip(expected, found[0][0], strict=True)]
+        axes = [_axis(leaf, piece, samples) for leaf, piece in zip(expected, flat[0][0], strict=True)]
         sizes = [leaf.numel() for leaf, axis in zip(expected, axes, strict=True) if axis is not None]
         joints = Joints(tuple(axes), sum(sizes) // samples)
-        joined, same = joints.join(found)
+        joined, same = joints.join(flat)
         if not all(map(_agree, tree_flatten(joined)[0], expected)) or not all(map(bool, same)):
             raise ApartError
         return joints
@@ -132,9 +132,9 @@ def _agree(a: Any, b: Any) -> bool:
 
 
 class InParts(Scored):
-    """A module and what is computed from its outputs for all samples, which are computed part by part.
+    """A module, computed part by part, and a head of its outputs for all samples.
 
-    The batch that it is called with does not matter: the samples are its own.
+    The batch that it is called with does not matter: it holds its samples.
 
     Args:
         parts: the samples, cut; one part: all at once. joints: None if there is one part.
@@ -158,8 +158,9 @@ class InParts(Scored):
         self.channels_last = channels_last
 
     def forward(self, batch: Tree) -> Tensor:
-        """head(outputs, samples), and behind it how many leaves of the outputs should be the same for all
-        parts and are not: if it is not 0, the samples must be computed at once.
+        """head(outputs, samples), and behind it the number of leaves that wrongly differ between parts.
+
+        If it is not 0, the samples must be computed at once.
         """
         outputs, same = self._outputs()
         values = self.head(outputs, self.samples)

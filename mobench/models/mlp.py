@@ -1,5 +1,4 @@
-"""Perceptrons with one hidden layer, evaluated for K parameter vectors at once, with gradients in closed
-form.
+"""Perceptrons with one hidden layer for K parameter vectors at once, with gradients in closed form.
 
 x -> W_1 x + b_1 -> ReLU or tanh -> W_2 h + b_2
 """
@@ -19,8 +18,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class OneHidden:
-    """Fields: inputs D, hidden H, outputs C. A parameter vector is W_1 (H, D), b_1, W_2 (C, H), b_2, as
-    PyTorch orders its modules: P = H (D + 1) + C (H + 1), 159,010 for 784-200-10.
+    """The shapes of a perceptron with one hidden layer.
+
+    Fields: inputs D, hidden H, outputs C. A parameter vector is W_1 (H, D), b_1, W_2 (C, H), b_2, as PyTorch
+    orders its modules: P = H (D + 1) + C (H + 1), 159,010 for 784-200-10.
     """
 
     inputs: int
@@ -38,9 +39,7 @@ class OneHidden:
         return sum(math.prod(s) for s in self.shapes)
 
     def initial(self, rng: np.random.Generator, kind: str = "default") -> Float[np.ndarray, " P"]:
-        """A parameter vector. default: weights and biases U(-a, a), a = fan_in^(-1/2),
-        as PyTorch's layers.
-        """
+        """A parameter vector: weights and biases U(-a, a), a = fan_in^(-1/2), as PyTorch's layers."""
         bounds = [self.inputs**-0.5] * 2 + [self.hidden**-0.5] * 2
         return np.concatenate(
             [rng.uniform(-a, a, math.prod(shape)) for a, shape in zip(bounds, self.shapes, strict=True)]
@@ -58,13 +57,13 @@ class MLP(OneHidden):
     batch_norm: ClassVar[bool] = False
 
     def narrow(self, theta: Float[Tensor, "*K P"], columns: Int[Tensor, " D2"]) -> Float[Tensor, "*K P2"]:
-        """The parameters of the network that sees these inputs only, `MLP(D2, hidden, outputs)`."""
+        """The parameters of the network of these inputs only, `MLP(D2, hidden, outputs)`."""
         first, rest = theta.tensor_split([self.hidden * self.inputs], dim=-1)
         seen = first.unflatten(-1, (self.hidden, self.inputs)).index_select(-1, columns)
         return torch.cat([seen.flatten(-2), rest], dim=-1)
 
     def widen(self, rows: Float[Tensor, "*K P2"], columns: Int[Tensor, " D2"]) -> Float[Tensor, "*K P"]:
-        """Gradients of such a network as gradients of this one: 0 at the inputs that it does not see."""
+        """Gradients of such a network as gradients of this one, 0 at the inputs that it lacks."""
         first, rest = rows.tensor_split([self.hidden * len(columns)], dim=-1)
         out = rows.new_zeros(*rows.shape[:-1], self.dim)
         seen = first.unflatten(-1, (self.hidden, len(columns)))
@@ -80,7 +79,7 @@ class MLP(OneHidden):
         x: Float[Tensor, "K B D2"],
         columns: Int[Tensor, " D2"] | None = None,
     ) -> Float[Tensor, "K B C"]:
-        """Scores; each network has inputs of its own.
+        """Scores of each network for its inputs.
 
         `columns`: the inputs that `x` holds, where all others are 0.
         """
@@ -132,17 +131,16 @@ class MLP(OneHidden):
         eta: float,
         change: Callable[[Tensor], tuple[Tensor, Tensor | None]],
     ) -> tuple[list[Float[Tensor, "R M"]], Moves]:
-        """`steps` of gradient descent of M networks from each theta_r: the losses that they meet, and how far
-        they come.
+        """`steps` of gradient descent of M networks from each theta_r: their losses, and their moves.
 
         W_1 moves by combinations of the B inputs, W_1 = W_1(0) - eta A'x with A the sum of all H so far, so
         what enters the hidden layer moves by
 
             Z <- Z - eta (x x' + 1) H,      Z(0) = x W_1(0)' + b_1(0),      gram = x x' + 1
 
-        A step takes 2 B B H operations instead of 4 B D H and touches no W_1, which is made once, when it is
-        asked for: less of both where B < 2 D. `change`: F -> fn(F), fn'(F) where it descends on fn of the
-        losses, else F, None.
+        A step takes 2 B B H operations instead of 4 B D H and touches no W_1, which is made once, on request:
+        less of both where B < 2 D. `change`: F -> fn(F), fn'(F) where it descends on fn of the losses, else
+        F, None.
         """
         R, M, B, _ = x.shape
         K = R * M
@@ -178,12 +176,12 @@ class MLP(OneHidden):
 
 
 class TanhMLP(OneHidden):
-    """With tanh; each output has a loss of its own."""
+    """With tanh; loss c depends on output c alone."""
 
     def forward(
         self, theta: Float[Tensor, "K P"], x: Float[Tensor, "K B D"]
     ) -> tuple[Float[Tensor, "K B C"], Float[Tensor, "K B H"]]:
-        """Outputs z and the hidden layer h; each network has inputs of its own."""
+        """Outputs z and the hidden layer h of each network for its inputs."""
         W1, b1, W2, b2 = self.split(theta)
         h = torch.baddbmm(b1.unsqueeze(1), x, W1.mT).tanh()
         return torch.baddbmm(b2.unsqueeze(1), h, W2.mT), h
@@ -230,7 +228,7 @@ class Moves:
     b: Float[Tensor, "R M C"]
 
     def jacobian(self, out: Float[Tensor, "R M P"]) -> None:
-        """All of them."""
+        """Writes all rows to `out`."""
         g1, c1, g2, c2 = self.network.split(out.flatten(0, 1))
         torch.bmm(self.A.flatten(0, 1).mT, self.x.flatten(0, 1), out=g1)
         torch.sum(self.A.flatten(0, 1), 1, out=c1)
@@ -238,9 +236,7 @@ class Moves:
         c2.copy_(self.b.flatten(0, 1))
 
     def vjp(self, w: Float[Tensor, "R M"], out: Float[Tensor, "R P"]) -> None:
-        """sum_m w_m row_m in one product, without the rows: these are M times as much memory,
-        and read only once.
-        """
+        """sum_m w_m row_m in one product, without the rows, which take M times as much memory."""
         g1, c1, g2, c2 = self.network.split(out)
         weighted = (self.A * w[:, :, None, None]).flatten(1, 2)
         torch.bmm(weighted.mT, self.x.flatten(1, 2), out=g1)
@@ -252,8 +248,9 @@ class Moves:
 def _scores(
     h: Float[Tensor, "K B H"], W2: Float[Tensor, "K C H"], b2: Float[Tensor, "K C"]
 ) -> Float[Tensor, "K C B"]:
-    """z, classes before inputs: sums and products over ten numbers that lie side by side are many times
-    slower.
+    """z, classes before inputs.
+
+    Sums and products over ten numbers that lie side by side are many times slower.
     """
     return torch.baddbmm(b2.unsqueeze(2), W2, h.mT)
 

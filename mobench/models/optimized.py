@@ -2,11 +2,11 @@
 
     g_r = -d_r min(1, clip / (|d_r| + 1e-6)),   theta <- optimizer(theta, g),   then one step of the schedule
 
-The optimizer is made for one network and given the stacked parameters (R, *shape) in the place of that
+The optimizer is made for one network and gets the stacked parameters (R, *shape) in the place of that
 network's. Where each entry moves by itself, as with SGD, Adam, AdamW and most others, that is R optimizers at
 the price of one. `Recipe.check` compares the two over the first steps of a job, in float64 and relative to
 the movement, and refuses an optimizer that mixes the entries of a tensor there (Adafactor, Muon); one that
-begins to mix them later is not found.
+begins to mix them later is not noticed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Recipe:
                 saved state.
         """
         saved_as = theta.dtype
-        theta = theta.double()  # steps of any size are told apart from rounding
+        theta = theta.double()  # to tell steps of any size from rounding
         draws = torch.Generator().manual_seed(0)
         scale = torch.tensor([[1.0], [30.0]], dtype=theta.dtype)  # a norm of both would show
         slopes = [scale * torch.randn(theta.shape, generator=draws, dtype=theta.dtype) for _ in range(TRIED)]
@@ -102,16 +102,16 @@ class Recipe:
                 schedule.step()
         return torch.cat([p.detach().reshape(-1) for p in parameters])
 
-    def _compare(self, found: Tensor, expected: Tensor, fault: str, within: float = 0.0) -> None:
+    def _compare(self, actual: Tensor, expected: Tensor, fault: str, within: float = 0.0) -> None:
         if within:  # sums in another order round differently
             within += 1e-14 * float(expected.abs().max())
-        if not bool(((found - expected).abs() <= within).all()):
+        if not bool(((actual - expected).abs() <= within).all()):
             raise ConfigError(f"optimizer= {fault}, so mobench.networks cannot train by it. {LOOP}")
 
     def _check_saved(
         self, layout: Layout, theta: Tensor, state: State, slope: Tensor, expected: Tensor
     ) -> None:
-        """Raises ConfigError unless a step from a checkpoint is to the bit what was expected."""
+        """Raises ConfigError unless a step from a checkpoint equals the expected one to the bit."""
         file = io.BytesIO()
         stepper = self.stepper(layout)
         try:
@@ -170,7 +170,7 @@ class TorchStepper:
     def first(self, theta: Float[Tensor, "R P"]) -> State:
         """The state of an optimizer, and of a schedule, that have not stepped."""
         self._make(theta)
-        return self._told()
+        return self._saved()
 
     def step(
         self, theta: Float[Tensor, "R P"], d: Float[Tensor, "R P"], state: State
@@ -188,7 +188,7 @@ class TorchStepper:
         _step(self._optimizer)
         if self._schedule is not None:
             self._schedule.step()
-        return torch.cat([p.detach().flatten(1) for p in self._stacked], 1), self._told()
+        return torch.cat([p.detach().flatten(1) for p in self._stacked], 1), self._saved()
 
     def _parts(self, theta: Float[Tensor, "R P"]) -> list[Tensor]:
         parts = theta.split(self.layout.sizes, 1)
@@ -234,7 +234,7 @@ class TorchStepper:
         if self._schedule is not None:
             self._schedule.load_state_dict(copy.deepcopy(state["schedule"]))
 
-    def _told(self) -> State:
+    def _saved(self) -> State:
         schedule = {} if self._schedule is None else self._schedule.state_dict()
         self._after = {"optimizer": self._optimizer.state_dict(), "schedule": schedule}
         return self._after

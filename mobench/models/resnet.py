@@ -1,5 +1,4 @@
-"""Residual networks for small pictures, evaluated for K parameter vectors at once, each on pictures of its
-own.
+"""Residual networks for small pictures, for K parameter vectors at once, each on other pictures.
 
 conv 3x3 -> BN -> ReLU -> blocks -> mean over the map -> linear
 block:  x -> ReLU(shortcut(x) + BN conv ReLU BN conv x)
@@ -49,8 +48,9 @@ class ResidualBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class ResNet:
-    """The residual networks of He et al. (2016) for CIFAR: a stem that keeps the size, blocks of two 3 x 3
-    convolutions.
+    """The residual networks of He et al. (2016) for CIFAR.
+
+    A stem that keeps the size, then blocks of two 3 x 3 convolutions.
 
     Fields: channels, size of the (square) pictures; classes; widths, blocks: channels and number of blocks of
     each stage (all but the first halve the size); shortcut, where a block changes the shape:
@@ -89,29 +89,29 @@ class ResNet:
     @property
     def structure(self) -> list[ResidualBlock]:
         """All blocks in order."""
-        found = []
+        blocks = []
         inner = self.widths[0]
         for stage, (width, count) in enumerate(zip(self.widths, self.blocks, strict=True)):
             for k in range(count):
                 stride = 2 if stage and not k else 1
                 projects = self.shortcut == "conv" and (stride > 1 or inner != width)
-                found.append(ResidualBlock(f"stage{stage + 1}.{k + 1}", inner, width, stride, projects))
+                blocks.append(ResidualBlock(f"stage{stage + 1}.{k + 1}", inner, width, stride, projects))
                 inner = width
-        return found
+        return blocks
 
     @property
     def entries(self) -> list[Entry]:
         """All tensors in the order of the parameters."""
-        found = [*_normalised("stem", self.channels, self.widths[0], 3)]
+        entries = [*_normalised("stem", self.channels, self.widths[0], 3)]
         for block in self.structure:
-            found += _normalised(f"{block.name}.first", block.inner, block.outer, 3)
-            found += _normalised(f"{block.name}.second", block.outer, block.outer, 3)
-            found += (
+            entries += _normalised(f"{block.name}.first", block.inner, block.outer, 3)
+            entries += _normalised(f"{block.name}.second", block.outer, block.outer, 3)
+            entries += (
                 _normalised(f"{block.name}.shortcut", block.inner, block.outer, 1) if block.projects else []
             )
         bound = self.widths[-1] ** -0.5
         shape = (self.classes, self.widths[-1])
-        return [*found, Entry("head.weight", shape, bound), Entry("head.bias", shape[:1], bound)]
+        return [*entries, Entry("head.weight", shape, bound), Entry("head.bias", shape[:1], bound)]
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -124,8 +124,10 @@ class ResNet:
         return sum(math.prod(s) for s in self.shapes)
 
     def initial(self, rng: np.random.Generator, kind: str = "default") -> Float[np.ndarray, " P"]:
-        """A parameter vector. default: convolutions and linear layer U(-a, a), a = fan_in^(-1/2), batch
-        normalisation ones and zeros, as PyTorch's layers.
+        """A parameter vector as PyTorch's layers begin.
+
+        default: convolutions and linear layer U(-a, a), a = fan_in^(-1/2), batch normalisation ones and
+        zeros.
         """
         choose("problem.start.kind", kind, STARTS)
         return np.concatenate(
@@ -145,7 +147,7 @@ class ResNet:
     def logits(
         self, theta: Float[Tensor, "K P"], pictures: Float[Tensor, "K B C H W"], execution: str
     ) -> Float[Tensor, "K B classes"]:
-        """Scores; each network has pictures of its own.
+        """Scores of each network for its pictures.
 
         Raises ConfigError where a batch has no statistics.
         """
@@ -161,8 +163,8 @@ class ResNet:
             # unbind, not theta[k]: the backward of an index writes zeros for all networks, for each network
             return torch.cat(
                 [
-                    self.logits(row.unsqueeze(0), own.unsqueeze(0), "loop")
-                    for row, own in zip(theta.unbind(0), pictures.unbind(0), strict=True)
+                    self.logits(row.unsqueeze(0), inputs.unsqueeze(0), "loop")
+                    for row, inputs in zip(theta.unbind(0), pictures.unbind(0), strict=True)
                 ]
             )
         parts = iter(self.split(theta))
@@ -204,19 +206,19 @@ MODELS = {
 
 
 def resnet(name: str, channels: int, size: int, classes: int = 10) -> ResNet:
-    """The named network for pictures (channels, size, size).
+    """The network of this name in `MODELS` for pictures (channels, size, size).
 
     On CIFAR-10 resnet20 (option A) has 269,722 parameters, resnet18 (CIFAR's stem, option B) 11,173,962,
     resnet_tiny (three blocks, option A) 9,778. Raises ConfigError for an unknown name and for pictures that
     are too small.
     """
-    found = replace(
+    network = replace(
         MODELS[choose("problem.model", name, MODELS)], channels=channels, size=size, classes=classes
     )
-    least = 2 ** (len(found.widths) - 1)
+    least = 2 ** (len(network.widths) - 1)
     if size < least:
         raise ConfigError(
             f"problem.model={name} needs images of at least {least} x {least} pixels, but these have {size} "
             f"x {size}."
         )
-    return found
+    return network

@@ -1,4 +1,4 @@
-"""Random numbers of any module's forward pass: each run draws under a seed of its own.
+"""Random numbers of any module's forward pass: each run draws under its seed.
 
 PyTorch's generators are seeded for one forward pass of one run and put back afterwards, so a run draws the
 same alone and in a batch, and again when a job is resumed, whatever the module calls (dropout, `torch.rand`,
@@ -39,7 +39,7 @@ def generators() -> tuple[Any, ...]:
 
 
 def moved(before: tuple[Any, ...]) -> bool:
-    """Tells whether a number was drawn since, outside of blocks of `seeded` or not by PyTorch."""
+    """Returns whether a number was drawn since, outside of blocks of `seeded` or not by PyTorch."""
     state, python, numpy = generators()
     same = torch.equal(state, before[0]) and python == before[1] and bool((numpy == before[2]).all())
     return not same

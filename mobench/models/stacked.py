@@ -33,22 +33,22 @@ WAYS = ("vmap", "seeds", "loop", "channels_last")
 
 
 def mapped(fn: Callable[[Tensor], Any], tree: Tree) -> Tree:
-    """A tree of what `fn` makes of its tensors."""
+    """The tree with `fn` applied to each tensor."""
     if isinstance(tree, Tensor):
         return fn(tree)
     if isinstance(tree, Mapping):
         return {key: mapped(fn, value) for key, value in tree.items()}
-    found = [mapped(fn, value) for value in tree]
+    children = [mapped(fn, value) for value in tree]
     if hasattr(tree, "_fields"):
-        return type(tree)(*found)
-    return found if isinstance(tree, list) else tuple(found)
+        return type(tree)(*children)
+    return children if isinstance(tree, list) else tuple(children)
 
 
 def leaves(tree: Tree) -> list[Tensor]:
     """All tensors of a tree."""
-    found: list[Tensor] = []
-    mapped(found.append, tree)
-    return found
+    tensors: list[Tensor] = []
+    mapped(tensors.append, tree)
+    return tensors
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Layout:
     @staticmethod
     def of(module: nn.Module) -> Layout:
         """Shared parameters count once."""
-        found = {name: p.shape for name, p in module.named_parameters() if p.requires_grad}
-        return Layout(tuple(found), tuple(found.values()))
+        shapes = {name: p.shape for name, p in module.named_parameters() if p.requires_grad}
+        return Layout(tuple(shapes), tuple(shapes.values()))
 
     @property
     def sizes(self) -> list[int]:
@@ -87,7 +87,7 @@ class Layout:
 
 
 class Scored(nn.Module):
-    """A module and what is computed from its outputs, as one module."""
+    """A module and a head, a function of its outputs and batch, as one module."""
 
     def __init__(self, module: nn.Module, forward: Forward, head: Head) -> None:
         super().__init__()
@@ -102,32 +102,32 @@ class Scored(nn.Module):
 
 @dataclass(frozen=True)
 class Constants:
-    """Frozen parameters and buffers: those that all runs share, and those (R, ...) that differ."""
+    """Frozen parameters and buffers: tensors that all runs share, and tensors (R, ...) that differ."""
 
     shared: dict[str, Tensor]
-    own: dict[str, Tensor]
+    per_run: dict[str, Tensor]
 
     @staticmethod
     def of(modules: Sequence[nn.Module], group: Sequence[int], like: Tensor) -> Constants:
         """Returns the tensors of these modules' runs, on the device and in the type of `like`."""
-        found = [constants(module) for module in modules]
+        tables = [constants(module) for module in modules]
         shared: dict[str, Tensor] = {}
-        own: dict[str, Tensor] = {}
-        for name, first in found[0].items():
-            if all(torch.equal(first, other[name]) for other in found[1:]):
+        per_run: dict[str, Tensor] = {}
+        for name, first in tables[0].items():
+            if all(torch.equal(first, other[name]) for other in tables[1:]):
                 shared[name] = cast(first, like)
             else:
-                own[name] = torch.stack([cast(found[g][name], like) for g in group])
-        return Constants(shared, own)
+                per_run[name] = torch.stack([cast(tables[g][name], like) for g in group])
+        return Constants(shared, per_run)
 
-    def with_own(self, tensors: Mapping[str, Tensor]) -> Constants:
-        """The same with further ones (R, ...)."""
+    def with_per_run(self, tensors: Mapping[str, Tensor]) -> Constants:
+        """The constants with further tensors that differ between runs, (R, ...)."""
         shared = {name: value for name, value in self.shared.items() if name not in tensors}
-        return Constants(shared, {**self.own, **tensors})
+        return Constants(shared, {**self.per_run, **tensors})
 
     def take(self, which: Any) -> Constants:
-        """Returns the part of some runs."""
-        return Constants(self.shared, {name: value[which] for name, value in self.own.items()})
+        """The constants of some runs."""
+        return Constants(self.shared, {name: value[which] for name, value in self.per_run.items()})
 
 
 def constants(module: nn.Module) -> dict[str, Tensor]:
@@ -183,13 +183,13 @@ def values(
         written: constants that the forward pass may write.
 
     Raises:
-        ConfigError: the module writes into what all runs share.
+        ConfigError: the module writes into a tensor that all runs share.
     """
-    held = {n: t for n, t in {**fixed.shared, **fixed.own}.items() if n not in written}
-    before = [t._version for t in held.values()]
+    protected = {n: t for n, t in {**fixed.shared, **fixed.per_run}.items() if n not in written}
+    before = [t._version for t in protected.values()]
     with no_fast_path():
-        found = _computed(scored, layout, theta, fixed, batch, way, keys, each)
-    changed = [n for (n, t), old in zip(held.items(), before, strict=True) if t._version != old]
+        outputs = _computed(scored, layout, theta, fixed, batch, way, keys, each)
+    changed = [n for (n, t), old in zip(protected.items(), before, strict=True) if t._version != old]
     if changed:
         raise ConfigError(
             f"The module writes into its buffer {', '.join(changed)} in the forward pass, so that a step "
@@ -197,7 +197,7 @@ def values(
             "running statistics of batch normalisation are supported. Use torch.nn.GroupNorm or LayerNorm, "
             "or mobench.Balanced in a loop of your own."
         )
-    return found
+    return outputs
 
 
 def _computed(
@@ -213,27 +213,27 @@ def _computed(
     last = way == "channels_last"
     shared = {f"module.{name}": formatted(value, last) for name, value in fixed.shared.items()}
 
-    def one(row: Tensor, own: dict[str, Tensor], seen: Tree) -> Tensor:
-        tensors = {f"module.{name}": value for name, value in {**own, **layout.split(row)}.items()}
+    def one(row: Tensor, per_run: dict[str, Tensor], inputs: Tree) -> Tensor:
+        tensors = {f"module.{name}": value for name, value in {**per_run, **layout.split(row)}.items()}
         if last:
             tensors = {name: formatted(value, last) for name, value in tensors.items()}
-        out: Tensor = functional_call(scored, {**shared, **tensors}, (seen,))
+        out: Tensor = functional_call(scored, {**shared, **tensors}, (inputs,))
         return out
 
     if way == "vmap":
         # of attention's kernels only the plain products have a rule for an axis of runs
         with sdpa_kernel(SDPBackend.MATH):
-            out: Tensor = vmap(one, in_dims=(0, 0, 0 if each else None))(theta, fixed.own, batch)
+            out: Tensor = vmap(one, in_dims=(0, 0, 0 if each else None))(theta, fixed.per_run, batch)
         return out
     seeds = [None] * len(theta) if keys is None else keys.tolist()
-    seen = batch if each else mapped(lambda t: formatted(t, last), batch)
+    inputs = batch if each else mapped(lambda t: formatted(t, last), batch)
     rows = []
     # unbind, not theta[r]: the backward of an index writes zeros for all runs, for each run
     for r, row in enumerate(theta.unbind(0)):
-        own = {name: value[r] for name, value in fixed.own.items()}
-        given = mapped(lambda t: formatted(t, last), batch(r)) if each else seen
+        per_run = {name: value[r] for name, value in fixed.per_run.items()}
+        samples = mapped(lambda t: formatted(t, last), batch(r)) if each else inputs
         with seeded(seeds[r], theta.device):
-            rows.append(one(row, own, given))
+            rows.append(one(row, per_run, samples))
     return torch.stack(rows)
 
 
@@ -251,8 +251,9 @@ def statistics(
     names: Sequence[str],
     way: str,
 ) -> dict[str, Tensor]:
-    """Running means and variances (R, ...) of batch normalisations: means over all batches, which depend on
-    theta alone. One run after the other, since they are written in place.
+    """Running means and variances (R, ...) of batch normalisations, as means over all batches.
+
+    They depend on theta alone. One run after the other, since they are written in place.
 
     Args:
         scored: with normalisations in training whose momentum is None, so that PyTorch takes plain means.
@@ -260,12 +261,12 @@ def statistics(
     """
     rows: list[dict[str, Tensor]] = []
     for r in range(len(theta)):
-        given = fixed.take(slice(r, r + 1))
-        own = {name: fixed.shared[name].clone().unsqueeze(0) for name in names}
-        for value in own.values():
+        run_constants = fixed.take(slice(r, r + 1))
+        running = {name: fixed.shared[name].clone().unsqueeze(0) for name in names}
+        for value in running.values():
             value.zero_()
-        one = given.with_own(own)
+        one = run_constants.with_per_run(running)
         for batch in batches:
             values(scored, layout, theta[r : r + 1], one, batch, way, written=names)
-        rows.append({name: value[0] for name, value in own.items()})
+        rows.append({name: value[0] for name, value in running.items()})
     return {name: torch.stack([row[name] for row in rows]) for name in names}

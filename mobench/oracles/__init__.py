@@ -1,5 +1,4 @@
-"""Oracles: exact, minibatch with one or two independent samples, running averages, local steps of clients,
-and both forms of bilevel problems.
+"""Oracles: exact, minibatch, epochs, running averages, local steps of clients, forms of bilevel problems.
 
 May import: core, kernels, errors.
 """

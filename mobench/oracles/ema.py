@@ -30,7 +30,7 @@ class EMA(Oracle):
     """Values and rows of `inner`, averaged over the steps (CSMOO (3), (4)); block-wise rows (5)-(7).
 
     With offset = scale = 1 the first sample has weight 1; else averages begin at 0.
-    An inner oracle with a state (hypergradients) keeps it here, and histories show its own values.
+    An inner oracle's state (hypergradients) is stored here, and histories then show its values, not averages.
 
     Parameters:
         inner: the oracle that is averaged, one sample a step. decay, scale, offset: rho_t.
@@ -38,10 +38,9 @@ class EMA(Oracle):
             rows of one block; values are always refreshed. block_rule: "cyclic" (t mod k) or "random"
             (uniform, by run).
         block_rho: "global" (rho_t, as printed: a block first seen at t > 0 starts from a shrunken gradient)
-            or "per_block" (rho of the block's own count of visits).
+            or "per_block" (rho of the block's count of visits).
         block_move: "selected" (only the refreshed block moves) or "all".
-    Departure: all rows are computed, those of other blocks are thrown away; the block form saves no time
-        here.
+    Departure: all rows are computed and those of other blocks are dropped; the block form saves no time here.
     """
 
     def __init__(
@@ -120,7 +119,7 @@ class EMA(Oracle):
         rho = self.rho(t)
         values = torch.lerp(state["values"], sample.values(), rho)
         fresh = sample.jacobian()
-        # asked only now: rows are part of it
+        # read after the rows, which may change the state
         inner = {"inner": sample.state} if self.inner.spec.stateful else {}
         if self.blocks == 1:
             rows = torch.lerp(state["rows"], fresh, rho)
@@ -145,7 +144,7 @@ class EMA(Oracle):
         return self._over(point, sample)
 
     def _over(self, point: Point, sample: Point) -> Point:
-        """Averages of an oracle that has a state: its own values are what the state is worth."""
+        """The point of averages; of an inner oracle with a state, histories record its values."""
         point.inner = sample
         point.recorded = sample.values() if self.inner.spec.stateful else None
         return point

@@ -23,16 +23,15 @@ from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_un
 
 
 class Epochs(OfProblem):
-    """Batches of `batch_size` terms in an order shuffled anew for each epoch; the last batch of an epoch may
-    be short.
+    """Batches of `batch_size` terms in an order shuffled anew for each epoch; the last one may be short.
 
     `samples` is the number of disjoint parts into which a batch is cut: sample k of a step is part k, so that
     two samples of a batch of 256 are independent halves of 128 and an epoch costs every algorithm the same
-    data. `cut` says how a short last batch is: "even", 192 into 96 and 96, or "full", into parts that are as
-    large as those of a whole batch as long as it lasts, 128 and 64 (FERERO's public script).
-    The order is a function of (problem, seed, epoch): all preferences of a seed see the same batches. A rest
-    smaller than `samples` is left out of its epoch, and every short one where the problem's data come from a
-    loader with drop_last=True.
+    data. `cut` is how a short last batch is cut: "even", 192 into 96 and 96, or "full", into parts that are
+    as large as those of a whole batch as long as it lasts, 128 and 64 (FERERO's public script). The order is
+    a function of (problem, seed, epoch): all preferences of a seed see the same batches. A rest smaller than
+    `samples` is left out of its epoch, and every short one where the problem's data come from a loader with
+    drop_last=True.
 
     Raises:
         CompatibilityError: settings that do not fit the problem, or a batch of an epoch, such as a last one

@@ -1,6 +1,4 @@
-"""Exact oracle: full-sample values and gradients; closed-form rows where the problem has them,
-else autodiff.
-"""
+"""Exact oracle: full-sample values and gradients, by the problem's closed form or else by autodiff."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from mobench.errors import CompatibilityError
 
 
 class OfProblem(Oracle):
-    """The base of every oracle of one problem: everything that knows no sample."""
+    """The base of every oracle of one problem: the members that need no sample."""
 
     problem: Problem  # bound to the runs
 
@@ -29,7 +27,7 @@ class OfProblem(Oracle):
         return self.problem.values(theta)
 
     @cached_property
-    def ideal(self) -> Tensor | None:  # asked for at every recorded step
+    def ideal(self) -> Tensor | None:  # read at every recorded step
         return self.problem.ideal_point
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:

@@ -35,7 +35,7 @@ METHODS = ("itd", "cg", "neumann")
 
 
 class OfBilevel(OfProblem):
-    """The base of oracles of bilevel problems: the steps of the lower level, on samples of its own."""
+    """The base of oracles of bilevel problems: the steps of the lower level, on its samples."""
 
     problem: Bilevel
 
@@ -77,7 +77,7 @@ class OfBilevel(OfProblem):
         self.keys = torch.tensor(keys, dtype=torch.int64, device=runs.seeds.device)
 
     def solve(self, x: Float[Tensor, "R P"]) -> Float[Tensor, "R B q"]:
-        """y*(x); that of the last x is kept, because several columns are made of it."""
+        """y*(x); that of the last x is stored, because several columns are made of it."""
         return self.cache.at_equal(x, "lower", lambda: self._solve(x))
 
     def _solve(self, x: Float[Tensor, "R P"]) -> Float[Tensor, "R B q"]:
@@ -116,15 +116,14 @@ class OfBilevel(OfProblem):
             yield y
 
     def _end(self, x: Tensor, y: Tensor, t: int) -> Tensor:
-        """y_D, without keeping what was on the way."""
+        """y_D, without keeping the iterates before it."""
         for near in self._descend(x, y, t):
             end = near
         return end
 
 
 class Hypergradient(OfBilevel):
-    """Approximate hypergradients after D gradient steps on the lower level, for all objectives and runs at
-    once.
+    """Approximate hypergradients of all objectives after D gradient steps on the lower level.
 
     Parameters:
         inner_steps: D >= 1. inner_step: alpha > 0. warm_start: y starts where the last step left it; false:

@@ -1,5 +1,4 @@
-"""Local steps in federated learning: objective m belongs to client m, which descends on its own before it
-answers.
+"""Local steps in federated learning: objective m belongs to client m, which takes some steps by itself.
 
 theta_m,0 = theta,   theta_m,s+1 = theta_m,s - eta grad f_m(theta_m,s; batch),
 g_m = (theta - theta_m,tau) / eta
@@ -31,8 +30,7 @@ LOSSES = ("running", "at_start", "at_end")
 
 
 class LocalSteps(OfProblem):
-    """A round of federated learning with all clients: rows are pseudo-gradients g_m, values are the clients'
-    losses.
+    """A round of federated learning with all clients: rows are pseudo-gradients, values the clients' losses.
 
     A server step theta - eta sum_m c_m g_m with sum_m c_m = 1 is the average sum_m c_m theta_m of the
     clients' models; an algorithm takes it where its step size times the sum of its weights is eta. With one
@@ -43,7 +41,7 @@ class LocalSteps(OfProblem):
             client's data (then tau differs between clients of different sizes).
         batch_size: samples of a step, without replacement within a pass, the last batch of a pass may be
             short; null: all data of the client.
-        client_loss: what the values are. running: mean of the losses met in the round's local steps (no pass
+        client_loss: the values. running: mean of the losses met in the round's local steps (no pass
             over the data beyond those); at_start: the loss of the first of them (with all data: f_m(theta));
             at_end: the loss at theta_m,tau on all data (one more pass).
 
@@ -152,23 +150,24 @@ class LocalSteps(OfProblem):
 
     def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
         change = None if self.transform is None else self._change
-        found = self.clients.local_descent(theta, self._batches(t, theta.device), self.eta, change)
-        rows = found.rows
-        values = found.running
+        descent = self.clients.local_descent(theta, self._batches(t, theta.device), self.eta, change)
+        rows = descent.rows
+        values = descent.running
         if self.client_loss == "at_start":
-            values = found.first
+            values = descent.first
         elif self.client_loss == "at_end":
             rows = rows if isinstance(rows, Tensor) else rows()
             values = self.clients.local_gradients(theta.unsqueeze(1) - self.eta * rows)[0]
             values = changed(change, slice(None), values)[0]
-        return TablePoint(theta, self.spec.X, self.spec.M, {}, values, rows, vjp=found.vjp)
+        return TablePoint(theta, self.spec.X, self.spec.M, {}, values, rows, vjp=descent.vjp)
 
     def _change(self, F: Float[Tensor, "r M"], runs: slice) -> tuple[Tensor, Tensor]:
-        """fn(f_m) and its slope, of some runs. fn may have a number of its own for each run:
-        it is always asked for all.
+        """fn(f_m) and its slope, of some runs.
+
+        fn may have a setting for each run, so it is always evaluated for all.
         """
         assert self.transform is not None
         whole = F.new_zeros(len(self.seeds), F.shape[1])
         whole[runs] = F
-        found, factor = slope(self.transform, whole)
-        return found[runs], factor[runs]
+        values, factor = slope(self.transform, whole)
+        return values[runs], factor[runs]

@@ -1,6 +1,4 @@
-"""Minibatch oracle of a finite sum or an expectation;
-each sample a pure function of (run key, number, step).
-"""
+"""Minibatch oracle of a finite sum or an expectation; a sample is a function of (run key, number, step)."""
 
 from __future__ import annotations
 
@@ -19,10 +17,9 @@ from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_ba
 
 
 class Minibatch(OfProblem):
-    """Mean values and gradients of `batch_size` samples (of a finite sum: with replacement), separately for
-    each run.
+    """Mean values and gradients of `batch_size` samples for each run, of a finite sum with replacement.
 
-    `samples` (1 or 2) is how many independent batches a step may ask for; two give the cross Gram J_1 J_2^T
+    `samples` (1 or 2) is how many independent batches a step may request; two give the cross Gram J_1 J_2^T
     that stochastic min-norm methods need. Keys are (problem, seed): all preferences of a seed see the same
     batches, so that their differences are not noise.
     """

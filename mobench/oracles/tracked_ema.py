@@ -1,5 +1,4 @@
-"""Running averages that say how wrong they are: for Theorem 1 of CSMOO, and for anyone who chooses a
-schedule.
+"""Running averages with their errors, for Theorem 1 of CSMOO and for anyone who chooses a schedule.
 
 value_error_k = (fh_k - f_k(x_t))^2,   row_error_k = |(grad f_k)h - grad f_k(x_t)|^2,   k = 1..M + N
 """
@@ -16,7 +15,7 @@ from mobench.oracles.ema import EMA
 
 
 class TrackedEMA(EMA):
-    """EMA with the squared errors of its estimates as columns of the history; the runs themselves are EMA's.
+    """EMA with the squared errors of its estimates as columns of the history; the runs are the same.
 
     Exact values and rows cost one full-sample Jacobian at each recorded step. Final rows, and the last row of
     the history, belong to no sample: the columns are NaN there. Problems whose exact rows cannot be had are
@@ -26,10 +25,10 @@ class TrackedEMA(EMA):
     def columns(
         self, theta: Float[Tensor, "R P"], values: Float[Tensor, "R K"], point: Point | None = None
     ) -> dict[str, Tensor]:
-        own = super().columns(theta, values, point)
+        columns = super().columns(theta, values, point)
         if point is None:
             unknown = torch.full_like(values, torch.nan)
-            return own | self._named(unknown, unknown)
+            return columns | self._error_columns(unknown, unknown)
         exact = self.exact_point(theta)
         if exact is None:
             raise CompatibilityError(
@@ -37,9 +36,9 @@ class TrackedEMA(EMA):
             )
         value = (point.values() - exact.values()).square()
         row = (point.jacobian() - exact.jacobian()).square().sum(-1)
-        return own | self._named(value, row)
+        return columns | self._error_columns(value, row)
 
-    def _named(self, value: Float[Tensor, "R K"], row: Float[Tensor, "R K"]) -> dict[str, Tensor]:
+    def _error_columns(self, value: Float[Tensor, "R K"], row: Float[Tensor, "R K"]) -> dict[str, Tensor]:
         out = {}
         for k in range(value.shape[1]):
             out[f"value_error_{k + 1}"] = value[:, k]

@@ -22,9 +22,9 @@ from mobench.oracles.hypergradient import OfBilevel
 
 
 class ValueGap(OfBilevel):
-    """First-order oracle of both levels: the decision variables are (x, y), all blocks of y behind x, and the
-    gap is the one constraint (kind "gap"). y~ is held fixed in its gradient.
+    """First-order oracle of both levels, whose one constraint (kind "gap") is the gap of the lower level.
 
+    The decision variables are (x, y), all blocks of y behind x; y~ is held fixed in the gap's gradient.
     Exact values, and final rows, are phi(x) at the exact y*(x), like those of oracle=hypergradient, and the
     gap of (x, y).
 
@@ -59,8 +59,8 @@ class ValueGap(OfBilevel):
             if y.shape[1] == 1:
                 parts[:, :, 0] = slopes
             else:
-                own = torch.arange(M, device=theta.device)
-                parts[:, own, own] = slopes
+                blocks = torch.arange(M, device=theta.device)
+                parts[:, blocks, blocks] = slopes
             upper = torch.cat([view.jacobian(y, []), parts.flatten(2)], dim=2)
             lower = torch.cat(
                 [view.lower_x(y) - view.lower_x(near), view.lower_gradient(y).flatten(1)], dim=1

@@ -2,7 +2,7 @@
 
 May import: core, solvers, metrics, models, kernels, data, system, errors.
 
-A class is imported when it is first asked for: some need libraries that take longer than a short job.
+A class is imported when it is first used: some need libraries that take longer than a short job.
 """
 
 from importlib import import_module
@@ -85,9 +85,9 @@ def __getattr__(name: str) -> Any:
     """The class of that name, from its file."""
     if name not in FILES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{FILES[name]}"), name)
-    globals()[name] = found
-    return found
+    cls = getattr(import_module(f"{__name__}.{FILES[name]}"), name)
+    globals()[name] = cls
+    return cls
 
 
 def __dir__() -> list[str]:

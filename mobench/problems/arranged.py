@@ -30,15 +30,15 @@ class Arrangement:
 
     @staticmethod
     def of(start: Mapping[str, Any]) -> Arrangement:
-        """That of a start, whose tensors may be arrays and numbers too.
+        """Returns the arrangement of a start, whose tensors may be arrays and numbers too.
 
         Raises:
-            ConfigError: it holds something else, or nothing.
+            ConfigError: the start holds something else, or nothing.
         """
-        found = Arrangement(_tensors(start, "start"))
-        if not leaves(found.like):
+        arrangement = Arrangement(_tensors(start, "start"))
+        if not leaves(arrangement.like):
             raise ConfigError(f"start={start!r} holds no tensor; give one for each part of x.")
-        return found
+        return arrangement
 
     @functools.cached_property
     def shapes(self) -> Tree:
@@ -63,17 +63,17 @@ class Arrangement:
             spread: whether a part may be one number for all of its entries, and infinite, as bounds are.
 
         Raises:
-            ConfigError: they are not.
+            ConfigError: the parts are not arranged in this way.
         """
         return torch.cat(_parts(self.like, tree, what, spread))
 
     def parts(self, x: Float[Tensor, " P"]) -> Tree:
         """Views of x."""
-        found = iter(x.split(self.sizes))
-        return mapped(lambda t: next(found).view(t.shape), self.like)
+        pieces = iter(x.split(self.sizes))
+        return mapped(lambda t: next(pieces).view(t.shape), self.like)
 
     def taking(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """A function of parts, and what else it takes, as one of x."""
+        """Returns a function of parts (and further arguments) as a function of x."""
 
         @functools.wraps(fn)
         def of_vector(x: Tensor, *rest: Any) -> Any:
@@ -87,34 +87,34 @@ def _tensors(tree: Any, where: str) -> Tree:
     if isinstance(tree, Mapping):
         return {key: _tensors(value, f"{where}[{key!r}]") for key, value in tree.items()}
     if isinstance(tree, list | tuple) and not all(isinstance(value, int | float) for value in tree):
-        found = [_tensors(value, f"{where}[{i}]") for i, value in enumerate(tree)]
+        parts = [_tensors(value, f"{where}[{i}]") for i, value in enumerate(tree)]
         if hasattr(tree, "_fields"):
-            return type(tree)(*found)
-        return found if isinstance(tree, list) else tuple(found)
+            return type(tree)(*parts)
+        return parts if isinstance(tree, list) else tuple(parts)
     return _number(tree, where)
 
 
 def _number(value: Any, where: str, finite: bool = True) -> Tensor:
     try:
-        found = torch.as_tensor(value, dtype=torch.float64).detach().cpu()
+        tensor = torch.as_tensor(value, dtype=torch.float64).detach().cpu()
     except (TypeError, ValueError, RuntimeError) as error:
         raise ConfigError(
             f"{where} is {type(value).__name__}; expected a tensor, an array or a number: {error}"
         ) from error
-    if finite and not bool(found.isfinite().all()):
+    if finite and not bool(tensor.isfinite().all()):
         raise ConfigError(f"{where} is not finite.")
-    return found
+    return tensor
 
 
 def _parts(like: Tree, tree: Any, where: str, spread: bool) -> list[Tensor]:
     """The entries of each part, in the order of `like`."""
     if isinstance(like, Tensor):
-        found = _number(tree, where, finite=not spread)
-        if spread and found.ndim == 0:
-            found = found.expand(like.shape)
-        if found.shape != like.shape:
-            raise ConfigError(f"{where} has the shape {tuple(found.shape)}; expected {tuple(like.shape)}.")
-        return [found.reshape(-1)]
+        part = _number(tree, where, finite=not spread)
+        if spread and part.ndim == 0:
+            part = part.expand(like.shape)
+        if part.shape != like.shape:
+            raise ConfigError(f"{where} has the shape {tuple(part.shape)}; expected {tuple(like.shape)}.")
+        return [part.reshape(-1)]
     if isinstance(like, Mapping):
         if not isinstance(tree, Mapping) or tree.keys() != like.keys():
             has = ", ".join(map(str, tree)) if isinstance(tree, Mapping) else type(tree).__name__

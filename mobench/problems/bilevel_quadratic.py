@@ -42,8 +42,7 @@ class Samples(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class BilevelQuadratic(Bilevel):
-    """All S objectives share y. phi_s is a convex quadratic, so linear scalarization gives the whole Pareto
-    front.
+    """S objectives that share y; phi_s is convex, so linear scalarization gives the whole Pareto front.
 
     Fields: tasks: S. variables: P. lower: q. residuals: k, rows of C_s and E_s. spectrum: smallest and
     largest eigenvalue of A, the others lie evenly between. data_seed: the constants. A is a random rotation
@@ -126,7 +125,7 @@ class BilevelQuadratic(Bilevel):
         return torch.full((self.tasks,), float(self.offset), dtype=torch.float64)
 
     def constants(self, like: Tensor | None = None) -> Constants:
-        """Made once in a process; float64 on the CPU unless `like` says otherwise."""
+        """Returns the constants, made once in a process; in the type and on the device of `like`."""
         sizes = self.tasks, self.variables, self.lower, self.residuals
         spectrum = float(self.spectrum[0]), float(self.spectrum[1])
         dtype, device = (torch.float64, torch.device("cpu")) if like is None else (like.dtype, like.device)
@@ -250,8 +249,9 @@ class _Closed(View):
 
     def jacobian(self, y: Float[Tensor, "R B q"], steps: Sequence[Step]) -> Float[Tensor, "R S P"]:
         e = self.problem._residual(self.c, self.x, y)
-        own = torch.einsum("skp,rsk->rsp", self.c.C, e)
-        return own + torch.stack([v for _, v in steps]).sum(0) @ self.c.B if steps else own  # J_xy = -B'
+        direct = torch.einsum("skp,rsk->rsp", self.c.C, e)
+        # J_xy = -B'
+        return direct + torch.stack([v for _, v in steps]).sum(0) @ self.c.B if steps else direct
 
     def lower_x(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R P"]:
         return -(y[:, 0] @ self.c.B)

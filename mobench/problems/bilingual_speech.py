@@ -1,6 +1,4 @@
-"""Bilingual speech recognition:  f = (contrastive predictive coding, CTC Mandarin, CTC English) of one
-conformer.
-"""
+"""Bilingual speech recognition by a conformer:  f = (contrastive predictive coding, CTC zh, CTC en)."""
 
 from __future__ import annotations
 
@@ -44,9 +42,7 @@ SHARD = 32  # utterances of a language that are evaluated at once
 
 
 class Clips(NamedTuple):
-    """Utterances of one language for R runs: features, their frames,
-    and targets one behind the other with their sizes.
-    """
+    """Utterances of one language for R runs: features, frames, and concatenated targets with their sizes."""
 
     mel: Float[Tensor, "R B T F"]
     frames: Int[Tensor, "R B"]
@@ -208,7 +204,7 @@ class BilingualSpeech(DataProblem, BatchGradients):
         return self.speech
 
     def bind(self: This, runs: Runs) -> This:
-        """Knows the device of its runs, on which a start is trained."""
+        """Returns the problem with the device of its runs, on which a start is trained."""
         bound = copy.copy(self)
         object.__setattr__(bound, "_device", runs.seeds.device)
         return bound
@@ -265,7 +261,7 @@ class BilingualSpeech(DataProblem, BatchGradients):
     # clips
 
     def features(self, language: str, split: str, i: int) -> tuple[Float[Tensor, "T F"], list[int]]:
-        """Log-mel features and units of one utterance; kept only where the set is in memory."""
+        """Log-mel features and units of one utterance; cached only where the set is in memory."""
         if not self.speech.in_memory:
             return self._features(language, split, i)
         return self.cache.made((language, split, i), lambda: self._features(language, split, i))
@@ -274,18 +270,18 @@ class BilingualSpeech(DataProblem, BatchGradients):
         one = self.speech.utterances[language][split][i]
         with torch.inference_mode(False):
             mel = log_mel(self.speech.samples(language, one), self.speech.rate, self.network.mels)
-        said = self.units[language].encode(one.text)
+        targets = self.units[language].encode(one.text)
         have = self.network.length(len(mel))
-        need = len(said) + sum(a == b for a, b in pairwise(said))
+        need = len(targets) + sum(a == b for a, b in pairwise(targets))
         if "cpc" in self.objectives:
             need = max(need, self.network.steps + 2)
-        if have < need or not said:
+        if have < need or not targets:
             raise DataError(
                 f"The utterance {one.name} is too short: {len(mel)} frames of 10 ms become {have} of the "
                 f"network, but {one.text[:40]!r} needs {need}. Leave it out, or use a network with a smaller "
                 f"stride (problem.model={self.model} has {self.network.stride})."
             )
-        return mel, said
+        return mel, targets
 
     def clips(self, language: str, numbers: Int[Tensor, "R B"], split: str, x: Tensor) -> Clips:
         """The utterances with these numbers, padded."""
@@ -301,8 +297,8 @@ class BilingualSpeech(DataProblem, BatchGradients):
         return Clips(mel, frames, targets, sizes)
 
     def _taken(self, batch: Float[Tensor, "R B 2 k"], x: Tensor) -> dict[str, Clips]:
-        """Clips of what `draw` gave, masked."""
-        found = {}
+        """Clips of a batch of `draw`, masked."""
+        by_language = {}
         for k, language in enumerate(LANGUAGES):
             clips = self.clips(language, batch[:, :, k, 0].long(), "train", x)
             if self.masks:
@@ -312,13 +308,13 @@ class BilingualSpeech(DataProblem, BatchGradients):
                     u, clips.frames, T, F, float(self.mask_time), float(self.mask_frequency)
                 )
                 clips = clips._replace(mel=clips.mel.masked_fill(hidden, 0.0))
-            found[language] = clips
-        return found
+            by_language[language] = clips
+        return by_language
 
     # losses
 
     def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R M"]:
-        """Mean losses. `batch`: what `draw` gave, or None: all training utterances, without masks."""
+        """Mean losses. `batch`: a result of `draw`, or None: all training utterances, without masks."""
         if batch is None:
             return self._evaluated("train", x)["loss"]
         clips = self._taken(batch, x)
@@ -326,11 +322,11 @@ class BilingualSpeech(DataProblem, BatchGradients):
         if size is None or len(x) <= size:
             return self._means(x, clips)
         parts = [slice(r, r + size) for r in range(0, len(x), size)]
-        own = [{language: some.runs(part) for language, some in clips.items()} for part in parts]
-        found = [
-            checkpoint(self._means, x[r], c, use_reentrant=False) for r, c in zip(parts, own, strict=True)
+        shares = [{language: some.runs(part) for language, some in clips.items()} for part in parts]
+        means = [
+            checkpoint(self._means, x[r], c, use_reentrant=False) for r, c in zip(parts, shares, strict=True)
         ]
-        return torch.cat(found)
+        return torch.cat(means)
 
     def _means(self, x: Float[Tensor, "R P"], clips: Mapping[str, Clips]) -> Float[Tensor, "R M"]:
         each = self.losses(x, clips)
@@ -350,8 +346,8 @@ class BilingualSpeech(DataProblem, BatchGradients):
         heard = {}
         cpc = []
         # each language padded by itself: clips do not know their neighbours
-        for language, own in clips.items():
-            z, lengths = net.front(w, own.mel, own.frames)
+        for language, part in clips.items():
+            z, lengths = net.front(w, part.mel, part.frames)
             if "cpc" in self.objectives:
                 context = net.predicted(w, net.encode(w, z, lengths, past=True))
                 cpc.append(contrastive(context, z, lengths, self.negatives, float(self.temperature)))
@@ -360,8 +356,8 @@ class BilingualSpeech(DataProblem, BatchGradients):
             log = torch.log_softmax(net.scores(w, net.encode(w, z, lengths), language), dim=-1)
             heard[language] = (log, lengths)
             rows = log.flatten(0, 1).transpose(0, 1)
-            sizes = to_device(own.sizes, log.device)
-            loss = nn.ctc_loss(rows, own.targets, lengths.flatten(), sizes.flatten(), reduction="none")
+            sizes = to_device(part.sizes, log.device)
+            loss = nn.ctc_loss(rows, part.targets, lengths.flatten(), sizes.flatten(), reduction="none")
             losses[language] = loss.view(len(x), -1) / sizes.to(loss)
         if cpc:
             losses["cpc"] = torch.cat(cpc, dim=1)
@@ -380,7 +376,7 @@ class BilingualSpeech(DataProblem, BatchGradients):
         decoded = split == "test"
         sums = {o: x.new_zeros(len(x), dtype=torch.float64) for o in OBJECTIVES}
         counts = dict.fromkeys(OBJECTIVES, 0)
-        said: dict[str, list[str]] = {language: [] for language in LANGUAGES}
+        references: dict[str, list[str]] = {language: [] for language in LANGUAGES}
         text: dict[str, list[list[str]]] = {language: [[] for _ in x] for language in LANGUAGES}
         with torch.no_grad():
             for language in LANGUAGES:
@@ -388,45 +384,47 @@ class BilingualSpeech(DataProblem, BatchGradients):
                 for first in range(0, len(every), SHARD):
                     numbers = torch.arange(first, min(first + SHARD, len(every))).expand(len(x), -1)
                     clips = {language: self.clips(language, numbers, split, x)}
-                    found = self.scored(x, clips, LANGUAGES if decoded else self.objectives)
-                    for o, loss in found.losses.items():
+                    scored = self.scored(x, clips, LANGUAGES if decoded else self.objectives)
+                    for o, loss in scored.losses.items():
                         sums[o] += loss.double().sum(1)
                         counts[o] += loss.shape[1]
                     if decoded:
-                        said[language] += [every[i].text for i in numbers[0].tolist()]
-                        for r, texts in enumerate(self.decode(language, *found.heard[language])):
+                        references[language] += [every[i].text for i in numbers[0].tolist()]
+                        for r, texts in enumerate(self.decode(language, *scored.heard[language])):
                             text[language][r] += texts
         out = {"loss": torch.stack([sums[o] / counts[o] for o in self.objectives], dim=1).to(x.dtype)}
         if decoded:
             for language, kind in RATES.items():
-                rates = [error_rate(kind, said[language], texts) for texts in text[language]]
+                rates = [error_rate(kind, references[language], texts) for texts in text[language]]
                 out[f"{kind}_{language}"] = torch.tensor(rates, dtype=torch.float64)
         return out
 
     def decode(
         self, language: str, log: Float[Tensor, "R B T C"], lengths: Int[Tensor, "R B"]
     ) -> list[list[str]]:
-        """Returns the input of each run from each clip."""
+        """Returns the text that each run recognises in each clip."""
         table = log.double().cpu().numpy()
         T = lengths.tolist()
         return [
             [
-                self.units[language].decode(prefix_beam(own[:n], self.beam) if self.beam else greedy(own[:n]))
-                for own, n in zip(row, sizes, strict=True)
+                self.units[language].decode(
+                    prefix_beam(rows[:n], self.beam) if self.beam else greedy(rows[:n])
+                )
+                for rows, n in zip(clips, sizes, strict=True)
             ]
-            for row, sizes in zip(table, T, strict=True)
+            for clips, sizes in zip(table, T, strict=True)
         ]
 
     def columns(self, x: Float[Tensor, "R P"], values: Float[Tensor, "R M"]) -> dict[str, Tensor]:
         """test_loss_cpc .., test_cer_zh, test_wer_en."""
-        found = dict(self._evaluated("test", x))
-        loss = found.pop("loss")
-        named = {f"test_loss_{o}": loss[:, m] for m, o in enumerate(self.objectives)}
-        return named | {f"test_{name}": value for name, value in found.items()}
+        measures = dict(self._evaluated("test", x))
+        loss = measures.pop("loss")
+        losses = {f"test_loss_{o}": loss[:, m] for m, o in enumerate(self.objectives)}
+        return losses | {f"test_{name}": value for name, value in measures.items()}
 
     def _key(self) -> str:
-        """Returns the key of a cache: everything that decides what is trained on."""
-        named = (
+        """Returns the key of the trained starts: everything that decides the losses."""
+        fields = (
             "objectives",
             "model",
             "english_units",
@@ -437,7 +435,7 @@ class BilingualSpeech(DataProblem, BatchGradients):
             "mask_time",
             "mask_frequency",
         )
-        settings = "|".join(f"{name}={getattr(self, name)}" for name in named)
+        settings = "|".join(f"{name}={getattr(self, name)}" for name in fields)
         return digest_of(
             np.frombuffer(f"{self.version}|{self.speech.digest}|{settings}".encode(), dtype=np.uint8)
         )
@@ -450,8 +448,7 @@ def contrastive(
     negatives: int,
     temperature: float,
 ) -> Float[Tensor, "R B"]:
-    """Mean over frames t and k = 1..K, t + k < T_u, of -log softmax of s(t, t+k) among itself and its
-    negatives.
+    """Mean over t and k = 1..K, t + k < T_u, of -log softmax of s(t, t+k) among itself and its negatives.
 
     A clip of T_u <= negatives frames has T_u - 1 of them: where offsets meet, one is counted.
     """

@@ -1,6 +1,4 @@
-"""Quadratics and quartics of one noisy variable:  f_m = E (x + e - c_m)^2,
-g_j = E (x + e - c_j)^4 - b_j <= 0.
-"""
+"""One noisy variable:  f_m = E (x + e - c_m)^2,  g_j = E (x + e - c_j)^4 - b_j <= 0."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ def _constants(
 
 @dataclass(frozen=True, kw_only=True)
 class ConstrainedGaussian(Sampled):
-    """One variable, e ~ N(0, s) with variance s, c = (0, 1, -1/2): eq.
-
-    (15), and with three objectives eq. (83).
+    """One variable, e ~ N(0, s) with variance s, c = (0, 1, -1/2); equation (15), or (83) for M = 3.
 
         f_m(x) = E (x + e - c_m)^2       = u^2 + s,                          u = x - c_m,  m = 1..M
         g_j(x) = E (x + e - c_j)^4 - b_j = u^4 + 6 s u^2 + 3 s^2 - b_j <= 0,  u = x - c_j,  j = 1, 2
@@ -222,7 +218,7 @@ class ConstrainedGaussian(Sampled):
         p = q[..., :2]
         return torch.cat([q.mean(1), (p * p).mean(1) - b], -1), u
 
-    # the problem's own truth
+    # the known front
 
     def _objectives(self, x: Float[Tensor, "*k"]) -> Float[Tensor, "*k M"]:
         """f (closed form) at scalars x."""
@@ -240,8 +236,7 @@ class ConstrainedGaussian(Sampled):
         return evenly(self._objectives, k, [self._front_ends()])
 
     def distance_to_front(self, F: Float[Tensor, "R M"]) -> Float[Tensor, " R"]:
-        """Exact: the squared distance to f(x) is a quartic of x, its stationary points are the roots of a
-        cubic.
+        """Exact: the squared distance to f(x) is a quartic of x; its stationary points are roots of a cubic.
 
         sum_m (x - c_m) ((x - c_m)^2 - h_m) = 0,   h_m = F_m - s
         """
@@ -267,8 +262,7 @@ class ConstrainedGaussian(Sampled):
     def optimum(
         self, w: Float[Tensor, "R M"], ideal: Float[Tensor, "*z M"] | None = None
     ) -> tuple[Float[Tensor, " R"], Float[Tensor, " R"]]:
-        """x* and V* of  min over F of V(x) = max_m w_m (f_m(x) - z_m),
-        for weights w > 0 (then x* is unique).
+        """x* and V* of  min over F of V(x) = max_m w_m (f_m(x) - z_m);  x* is unique, as w > 0.
 
         Closed form: V is convex and made of parabolas, so its minimiser is the vertex of one of them, a
         crossing of two (roots of a quadratic) or an end of F; the best of these candidates. `ideal`: z, None
@@ -279,7 +273,7 @@ class ConstrainedGaussian(Sampled):
         c, _ = _constants(self.objectives, tuple(self.bounds), w.dtype, w.device)
         low, high = self.feasible_set
         ends = torch.tensor([low, high], dtype=w.dtype, device=w.device)
-        found = [ends.expand(len(w), 2), c.expand_as(w)]
+        candidates = [ends.expand(len(w), 2), c.expand_as(w)]
         level = c * c + self.variance - z
         for i in range(self.objectives):
             for j in range(i):
@@ -288,8 +282,8 @@ class ConstrainedGaussian(Sampled):
                 B = w[:, j] * c[j] - w[:, i] * c[i]
                 C = w[:, i] * level[:, i] - w[:, j] * level[:, j]
                 root = -(B + torch.copysign((B * B - A * C).clamp_min(0.0).sqrt(), B))
-                found.append(torch.stack([root / A, C / root], -1))
-        x = torch.cat(found, -1).nan_to_num(low, high, low).clamp(low, high)
+                candidates.append(torch.stack([root / A, C / root], -1))
+        x = torch.cat(candidates, -1).nan_to_num(low, high, low).clamp(low, high)
         V = (w.unsqueeze(1) * (self._objectives(x) - z.unsqueeze(1))).amax(-1)
         best = V.argmin(-1, keepdim=True)
         return x.gather(1, best).squeeze(1), V.gather(1, best).squeeze(1)

@@ -190,15 +190,15 @@ class BallAndHalfSpace(PerSeed[tuple[Tensor, Tensor]]):
     ) -> tuple[Tensor, Callable[[], Tensor], Product]:
         def rows() -> Tensor:
             A, a = self._constants(x)
-            own = (A @ (x.unsqueeze(1) - a).unsqueeze(3)).squeeze(3)
+            quadratics = (A @ (x.unsqueeze(1) - a).unsqueeze(3)).squeeze(3)
             ball = 2.0 * x
             half = torch.zeros_like(x)
             half[:, 0] = 1.0
-            return torch.cat([own, ball.unsqueeze(1), half.unsqueeze(1)], dim=1)
+            return torch.cat([quadratics, ball.unsqueeze(1), half.unsqueeze(1)], dim=1)
 
         def hessian(w: Tensor, v: Tensor) -> Tensor:
             A, _ = self._constants(x)
-            own = torch.einsum("rm,rmij,rj->ri", w[:, : self.objectives], A, v)
-            return own + 2.0 * w[:, self.objectives, None] * v
+            quadratics = torch.einsum("rm,rmij,rj->ri", w[:, : self.objectives], A, v)
+            return quadratics + 2.0 * w[:, self.objectives, None] * v
 
         return self.values(x), rows, hessian

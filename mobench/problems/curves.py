@@ -1,6 +1,4 @@
-"""Even samples of a front that is a curve: each point lies exactly on it,
-neighbours are equally far apart.
-"""
+"""Even samples of a front that is a curve: exact points at equal distances from their neighbours."""
 
 from __future__ import annotations
 
@@ -19,8 +17,7 @@ def evenly(
     k: int,
     pieces: Sequence[tuple[float, float]],
 ) -> Float[Tensor, "k M"]:
-    """k points curve(t), evenly spaced in arc length over the parameter intervals `pieces`; gaps have no
-    length.
+    """k points curve(t), evenly spaced in arc length over the intervals `pieces`; gaps have no length.
 
     Neighbours on one piece are (total length) / (k - 1) apart, so that every point of the front is within
     half of that of a sample. Float64, on the CPU.

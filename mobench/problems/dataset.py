@@ -1,6 +1,4 @@
-"""The base of problems with a data set: its place and hash, starts of networks,
-and means over chunks of it.
-"""
+"""The base of problems with a data set: its place and hash, starts of networks, means over chunks."""
 
 from __future__ import annotations
 
@@ -70,8 +68,8 @@ class DataProblem(Cached, Problem):
         return torch.zeros(self.n_objectives, dtype=torch.float64)
 
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
-        found = self.data_set
-        return {"data": found.label, "data_sha256": found.digest, "embedded": found.embedded}
+        data = self.data_set
+        return {"data": data.label, "data_sha256": data.digest, "embedded": data.embedded}
 
 
 class TrainTest(DataProblem, Sampled):
@@ -146,14 +144,14 @@ def chunk_means(
         x: parameters of the runs.
         chunks: inputs and targets of the data set, part after part.
         sums: (parameters of some runs, inputs, targets) -> sums over the samples of a chunk, (r, ...) each.
-        runs_at_once: how many runs `sums` is given at a time; None: all.
+        runs_at_once: the number of runs in a call of `sums`; None: all.
     """
     totals: list[Tensor] = []
     count = 0
     with torch.no_grad():
         for inputs, targets in chunks:
             parts = [sums(some, inputs, targets) for some in x.split(runs_at_once or len(x))]
-            found = [torch.cat(part).double() for part in zip(*parts, strict=True)]
-            totals = [a + b for a, b in zip(totals, found, strict=True)] if totals else found
+            chunk = [torch.cat(part).double() for part in zip(*parts, strict=True)]
+            totals = [a + b for a, b in zip(totals, chunk, strict=True)] if totals else chunk
             count += len(inputs)
     return tuple((total / count).to(x.dtype) for total in totals)

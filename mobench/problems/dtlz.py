@@ -103,9 +103,7 @@ class DTLZ(Problem):
         return size * (1.0 + g).unsqueeze(1) * torch.stack(out[::-1], dim=1)
 
     def front(self, k: int) -> Float[Tensor, "k M"]:
-        """k points: of the sphere as for DTLZ2, of the simplex by normalised exponentials of a Halton
-        sequence (M = 2: evenly).
-        """
+        """k points: of the sphere as for DTLZ2; of the simplex evenly (M = 2), or of a Halton sequence."""
         if self.which != 1:
             return DTLZ2(M=self.M).front(k)
         if self.M == 2:

@@ -113,9 +113,7 @@ class DTLZ2(Problem):
         return F, rows
 
     def _parts(self, x: Float[Tensor, "R P"]) -> tuple[Tensor, ...]:
-        """f, s (R, M), radius 1 + g (R, 1), factors of s (R, M, M-1), cos a, sin a (R, 1, M-1),
-        x - 1/2 (others).
-        """
+        """f, s (R, M), 1 + g (R, 1), factors of s (R, M, M-1), cos a, sin a (R, 1, M-1), x - 1/2 (others)."""
         has_cos, has_sin, _ = _masks(self.M, x.device)
         angles = (HALF_PI * x[:, : self.M - 1]).unsqueeze(1)
         t = x[:, self.M - 1 :] - 0.5

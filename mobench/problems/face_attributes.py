@@ -1,6 +1,4 @@
-"""Binary attributes of pictures:  f_m = mean binary cross-entropy of head m on the training pictures
-(CelebA).
-"""
+"""Binary attributes of pictures (CelebA):  f_m = mean binary cross-entropy of head m in training."""
 
 from __future__ import annotations
 
@@ -108,7 +106,7 @@ class FaceAttributes(TrainTest, BatchGradients):
                 f"problem.attributes={self.attributes} must be a list: "
                 f"problem.attributes=[{self.attributes}]."
             )
-        found: list[int] = []
+        columns: list[int] = []
         for a in self.attributes:
             k = names.index(a) if a in names else a
             if isinstance(k, bool) or not isinstance(k, int) or not 0 <= k < len(names):
@@ -117,13 +115,13 @@ class FaceAttributes(TrainTest, BatchGradients):
                     f"problem.attributes contains {a!r}, but {LABELS[self.data]} has {names[0]} .. "
                     f"{names[-1]}, or numbers 0..{len(names) - 1}.{near}"
                 )
-            found.append(k)
-        if not found or len(set(found)) != len(found):
+            columns.append(k)
+        if not columns or len(set(columns)) != len(columns):
             raise ConfigError(
                 f"problem.attributes={list(self.attributes)} must name one or more attributes, "
                 "each only once (null means all)."
             )
-        return found
+        return columns
 
     @property
     def network(self) -> TanhMLP | ResNet:
@@ -194,8 +192,8 @@ class FaceAttributes(TrainTest, BatchGradients):
 
     def _input(self, pictures: Tensor, x: Tensor) -> Tensor:
         """Numbers in [-1, 1]; flat for the perceptron."""
-        seen = pictures.to(x.dtype) / 127.5 - 1.0
-        return seen.flatten(-3) if self.model == "small" else seen
+        inputs = pictures.to(x.dtype) / 127.5 - 1.0
+        return inputs.flatten(-3) if self.model == "small" else inputs
 
     def _of(
         self, batch: Batch | Tensor, x: Float[Tensor, "R P"]
@@ -205,17 +203,17 @@ class FaceAttributes(TrainTest, BatchGradients):
         if isinstance(batch, Tensor):
             return self._input(pictures[batch], x), labels[batch]
         # those of a group once
-        seen = self._input(pictures[batch.chosen], x)
-        given = labels[batch.chosen]
+        inputs = self._input(pictures[batch.chosen], x)
+        targets = labels[batch.chosen]
         if len(batch.chosen) == 1:
-            return seen.expand(len(x), *seen.shape[1:]), given.expand(len(x), -1, -1)
-        return seen[batch.group], given[batch.group]
+            return inputs.expand(len(x), *inputs.shape[1:]), targets.expand(len(x), -1, -1)
+        return inputs[batch.group], targets[batch.group]
 
-    def _scores(self, x: Float[Tensor, "R P"], seen: Float[Tensor, "R B ..."]) -> Float[Tensor, "R B M"]:
+    def _scores(self, x: Float[Tensor, "R P"], inputs: Float[Tensor, "R B ..."]) -> Float[Tensor, "R B M"]:
         network = self.network
         if isinstance(network, TanhMLP):
-            return network.forward(x, seen)[0]
-        return network.logits(x, seen, self.strategy(x.device))
+            return network.forward(x, inputs)[0]
+        return network.logits(x, inputs, self.strategy(x.device))
 
     def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R M"]:
         """Mean losses.
@@ -224,15 +222,15 @@ class FaceAttributes(TrainTest, BatchGradients):
         """
         if batch is None:
             return self.evaluated("train", x)[0]
-        seen, labels = self._of(batch, x)
+        inputs, labels = self._of(batch, x)
 
-        def mean(x: Tensor, seen: Tensor, labels: Tensor) -> Tensor:
-            return _losses(self._scores(x, seen), labels).mean(1)
+        def mean(x: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+            return _losses(self._scores(x, inputs), labels).mean(1)
 
         size = self.max_batch_runs
         if size is None or len(x) <= size or self.model == "small":
-            return mean(x, seen, labels)
-        parts = zip(x.split(size), seen.split(size), labels.split(size), strict=True)
+            return mean(x, inputs, labels)
+        parts = zip(x.split(size), inputs.split(size), labels.split(size), strict=True)
         return torch.cat([checkpoint(mean, *part, use_reentrant=False) for part in parts])
 
     def linearize(
@@ -244,13 +242,13 @@ class FaceAttributes(TrainTest, BatchGradients):
         network = self.network
         if batch is None or not isinstance(network, TanhMLP):
             return None
-        seen, labels = self._of(batch, x)
+        inputs, labels = self._of(batch, x)
         with torch.no_grad():
-            z, h = network.forward(x, seen)
+            z, h = network.forward(x, inputs)
 
         def rows() -> Float[Tensor, "R M P"]:
             with torch.no_grad():
-                return network.jacobian(x, seen, h, (torch.sigmoid(z) - labels) / z.shape[1])
+                return network.jacobian(x, inputs, h, (torch.sigmoid(z) - labels) / z.shape[1])
 
         return _losses(z, labels).mean(1), rows
 
@@ -263,11 +261,11 @@ class FaceAttributes(TrainTest, BatchGradients):
         size = EVALUATED if self.model != "small" else CHUNK // pictures[0].numel()
         parts = -(-len(pictures) // size)
 
-        def sums(some: Tensor, part: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
-            seen = self._input(part, x)
-            z = self._scores(some, seen.expand(len(some), *seen.shape))
-            wrong = (z > 0) != (given > 0.5)
-            return _losses(z, given).double().sum(1), wrong.double().sum(1)
+        def sums(some: Tensor, part: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+            inputs = self._input(part, x)
+            z = self._scores(some, inputs.expand(len(some), *inputs.shape))
+            wrong = (z > 0) != (targets > 0.5)
+            return _losses(z, targets).double().sum(1), wrong.double().sum(1)
 
         chunks = zip(pictures.tensor_split(parts), labels.tensor_split(parts), strict=True)
         return chunk_means(x, chunks, sums, self.max_batch_runs)
@@ -275,8 +273,8 @@ class FaceAttributes(TrainTest, BatchGradients):
     def columns(self, x: Float[Tensor, "R P"], values: Float[Tensor, "R M"]) -> dict[str, Tensor]:
         """test_loss_mean, test_error_mean, test_error_m."""
         loss, wrong = self.evaluated("test", x)
-        named = {f"test_error_{m + 1}": wrong[:, m] for m in range(self.n_objectives)}
-        return {"test_loss_mean": loss.mean(1), "test_error_mean": wrong.mean(1)} | named
+        errors = {f"test_error_{m + 1}": wrong[:, m] for m in range(self.n_objectives)}
+        return {"test_loss_mean": loss.mean(1), "test_error_mean": wrong.mean(1)} | errors
 
 
 def _losses(z: Float[Tensor, "R B M"], labels: Float[Tensor, "*R B M"]) -> Float[Tensor, "R B M"]:

@@ -1,6 +1,4 @@
-"""Classification of images by M clients with data of their own:
-f_m = mean cross-entropy on client m's training images.
-"""
+"""Classification of images by M clients:  f_m = mean cross-entropy on client m's training images."""
 
 from __future__ import annotations
 
@@ -194,11 +192,11 @@ class FederatedImages(DataProblem, PerSeed[Clients], Federated):
         if self.model in ("resnet20", "resnet18"):
             return "loop"
         n = len(self.images.train) if self.train_size is None else self.train_size
-        kept = (self.classes_per_client or 10) / 10 if self.partition == "partial" else 1.0
+        share = (self.classes_per_client or 10) / 10 if self.partition == "partial" else 1.0
         # steps on all data by the products of so few images with each other, see `MLP.descent`, need half as
         # long or less
         few = max(SMALL, self.network.inputs // 2) if isinstance(self.network, MLP) else SMALL
-        return "batched" if n * kept / self.clients <= few else "loop"
+        return "batched" if n * share / self.clients <= few else "loop"
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
         return network_starts(self, runs, self.network.initial, model=self.model)
@@ -250,10 +248,10 @@ class FederatedImages(DataProblem, PerSeed[Clients], Federated):
         labels = torch.zeros(S, M, n, dtype=torch.int64, device=like.device)
         weight = like.new_zeros(S, M, n)
         for s, row in enumerate(parts):
-            for m, (some, given) in enumerate(row):
-                x[s, m, : len(given)] = some
-                labels[s, m, : len(given)] = given
-                weight[s, m, : len(given)] = 1.0 / len(given)
+            for m, (inputs, targets) in enumerate(row):
+                x[s, m, : len(targets)] = inputs
+                labels[s, m, : len(targets)] = targets
+                weight[s, m, : len(targets)] = 1.0 / len(targets)
         columns = None
         if self.model == "mlp":
             columns = (x.amax((0, 1, 2)) > 0).nonzero().squeeze(1)
@@ -300,9 +298,11 @@ class FederatedImages(DataProblem, PerSeed[Clients], Federated):
         first = theta.new_empty(R, M)
         for some in self._chunks(theta, M * (2 * small.dim + n * network.hidden)):
             start = network.narrow(theta[some], columns)
-            own = [batch and batch.take(some) for batch in batches]
+            minibatches = [batch and batch.take(some) for batch in batches]
             gradients = functools.partial(self._all_at_once, first=some.start, network=small, columns=None)
-            end = descend(gradients, start.unsqueeze(1).expand(-1, M, -1), own, eta, change, self.X, some)
+            end = descend(
+                gradients, start.unsqueeze(1).expand(-1, M, -1), minibatches, eta, change, self.X, some
+            )
             assert isinstance(end.rows, Tensor)
             rows[some] = network.widen(end.rows, columns)
             running[some] = end.running
@@ -336,7 +336,7 @@ class FederatedImages(DataProblem, PerSeed[Clients], Federated):
             x = data.x.new_zeros(*data.x.shape[:-1], network.inputs).index_copy_(-1, columns, data.x)
             return x, (x @ x.mT).add_(1.0)
 
-        kept = self.cache.made(("gram", theta.dtype, theta.device), products)
+        tables = self.cache.made(("gram", theta.dtype, theta.device), products)
         R = len(theta)
         M = self.clients
         n = data.x.shape[2]
@@ -345,9 +345,9 @@ class FederatedImages(DataProblem, PerSeed[Clients], Federated):
         first = theta.new_empty(R, M)
         for some in self._chunks(theta, M * n * (n + 4 * network.hidden)):
             group = self.group[some]
-            x, gram, labels, weight = _of_runs([*kept, data.labels, data.weight], group)
-            own = functools.partial(changed, change, some)
-            losses, made = network.descent(theta[some], x, gram, labels, weight, steps, eta, own)
+            x, gram, labels, weight = _of_runs([*tables, data.labels, data.weight], group)
+            change_of_chunk = functools.partial(changed, change, some)
+            losses, made = network.descent(theta[some], x, gram, labels, weight, steps, eta, change_of_chunk)
             running[some] = torch.stack(losses).mean(0)
             first[some] = losses[0]
             moves.append((some, made))
@@ -374,8 +374,8 @@ class FederatedImages(DataProblem, PerSeed[Clients], Federated):
         parts = []
         for r in range(0, len(y), size):
             some = slice(r, r + size)
-            own = None if batch is None else batch.take(some)
-            parts.append(self._all_at_once(y[some], own, r, network, columns))
+            minibatch = None if batch is None else batch.take(some)
+            parts.append(self._all_at_once(y[some], minibatch, r, network, columns))
         if len(parts) == 1:
             return parts[0]
         return torch.cat([F for F, _ in parts]), torch.cat([g for _, g in parts])
@@ -416,8 +416,8 @@ class FederatedImages(DataProblem, PerSeed[Clients], Federated):
                     x = x[index]
                     labels = labels[index]
                 weight = x.new_full((1, len(labels)), 1.0 / len(labels))
-                own = y[r, m].unsqueeze(0), x.unsqueeze(0), labels.unsqueeze(0)
-                f, g = self._gradients(network, *own, weight, columns)
+                single = y[r, m].unsqueeze(0), x.unsqueeze(0), labels.unsqueeze(0)
+                f, g = self._gradients(network, *single, weight, columns)
                 F[r, m] = f[0]
                 rows[r, m] = g[0]
         return F, rows
@@ -439,9 +439,9 @@ class FederatedImages(DataProblem, PerSeed[Clients], Federated):
             if n == 0:
                 continue
             chosen = (batch.sizes == n).nonzero(as_tuple=True)
-            r, m, own = (to_device(i, y.device) for i in (*chosen, group[chosen[0]]))
+            r, m, place = (to_device(i, y.device) for i in (*chosen, group[chosen[0]]))
             index = batch.index[r, m, :n]
-            at = (own.unsqueeze(1), m.unsqueeze(1), index)
+            at = (place.unsqueeze(1), m.unsqueeze(1), index)
             weight = y.new_full(index.shape, 1.0 / n)
             F[r, m], rows[r, m] = self._gradients(
                 network, y[r, m], data.x[at], data.labels[at], weight, columns
@@ -485,20 +485,18 @@ class FederatedImages(DataProblem, PerSeed[Clients], Federated):
             for m, (inputs, labels, columns) in enumerate(held[group]):
                 # of nearly equal size: a rest of one image would have no statistics
                 parts = -(-len(labels) // size)
-                for some, given in zip(inputs.tensor_split(parts), labels.tensor_split(parts), strict=True):
+                for some, targets in zip(inputs.tensor_split(parts), labels.tensor_split(parts), strict=True):
                     if isinstance(network, MLP):
                         z = network.logits(theta, some.unsqueeze(0), columns=columns)[0]
                     else:
                         z = network.logits(theta, some.unsqueeze(0), "loop")[0]
-                    loss[r, m] += nn.cross_entropy(z, given, reduction="sum").double()
-                    right[r, m] += (z.argmax(-1) == given).sum()
+                    loss[r, m] += nn.cross_entropy(z, targets, reduction="sum").double()
+                    right[r, m] += (z.argmax(-1) == targets).sum()
                 loss[r, m] /= len(labels)
                 right[r, m] /= len(labels)
 
     def _evaluate_normalized(self, split: str, x: Tensor, loss: Tensor, right: Tensor) -> None:
-        """The batches of `_evaluate_one_by_one`, each with its own statistics; those of one size together,
-        of all runs and clients.
-        """
+        """Evaluates the batches of `_evaluate_one_by_one`, those of one size at once."""
         data = self._padded(split, x)
         network = self.network
         assert isinstance(network, ResNet)
@@ -511,23 +509,23 @@ class FederatedImages(DataProblem, PerSeed[Clients], Federated):
                 index = start.unsqueeze(1) + torch.arange(size, device=x.device)
                 at = (group.unsqueeze(1), m.unsqueeze(1), index)
                 z = network.logits(x[r], data.x[at], "grouped" if len(some) > 1 else "loop")
-                own = data.weight[at].double()
+                weight = data.weight[at].double()
                 labels = data.labels[at]
-                losses = (_cross_entropy(z, labels).double() * own).sum(-1)
+                losses = (_cross_entropy(z, labels).double() * weight).sum(-1)
                 loss.index_put_((r, m), losses, accumulate=True)
-                right.index_put_((r, m), ((z.argmax(-1) == labels) * own).sum(-1), accumulate=True)
+                right.index_put_((r, m), ((z.argmax(-1) == labels) * weight).sum(-1), accumulate=True)
 
     def _batches(self, split: str, most: int) -> dict[int, Int[Tensor, "K 4"]]:
         """By size, the batches in which all clients of all runs are evaluated: run, place of its seed,
         client, first picture. Those of a client have nearly equal sizes: a rest of one picture would have
         no statistics.
         """
-        found: dict[int, list[tuple[int, int, int, int]]] = {}
+        by_size: dict[int, list[tuple[int, int, int, int]]] = {}
         for r, group in enumerate(self.group.tolist()):
-            for m, own in enumerate(getattr(self.split_of(self.seeds[group]), split)):
-                for part in torch.arange(len(own)).tensor_split(-(-len(own) // most)):
-                    found.setdefault(len(part), []).append((r, group, m, int(part[0])))
-        return {size: torch.tensor(batches) for size, batches in found.items()}
+            for m, index in enumerate(getattr(self.split_of(self.seeds[group]), split)):
+                for part in torch.arange(len(index)).tensor_split(-(-len(index) // most)):
+                    by_size.setdefault(len(part), []).append((r, group, m, int(part[0])))
+        return {size: torch.tensor(batches) for size, batches in by_size.items()}
 
     def _evaluate_at_once(self, split: str, x: Tensor, first: int, loss: Tensor, right: Tensor) -> None:
         data = self._padded(split, x)
@@ -579,11 +577,9 @@ def _split(
 
 
 def _of_runs(tables: Sequence[Tensor], group: Int[Tensor, " R"]) -> list[Tensor]:
-    """The rows of each run of tables with a row for each seed;
-    not copied where the runs' seeds lie side by side.
-    """
+    """The rows of each run, of tables with a row for each seed; views where the seeds lie side by side."""
     first = int(group[0])
-    if group.tolist() == list(range(first, first + len(group))):  # on the CPU: asked in each local step
+    if group.tolist() == list(range(first, first + len(group))):  # on the CPU: runs in each local step
         return [t[first : first + len(group)] for t in tables]
     return [t[group.to(t.device)] for t in tables]
 

@@ -1,6 +1,4 @@
-"""Few-shot meta-learning as a bilevel problem: the network is shared,
-every task has a linear head of its own.
-"""
+"""Few-shot meta-learning as a bilevel problem: a shared network, and a linear head for each task."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ from mobench.errors import ConfigError, check_batch_runs, choose
 from mobench.models.fewshot import FewShotNet, Tape, TaskPatches
 from mobench.problems.dataset import DataProblem, network_starts
 
-# bytes of activations that are kept for the backward pass; those of further runs are computed anew
+# bytes of activations that are held for the backward pass; those of further runs are computed anew
 HELD = 1 << 30
 GROUPED = 1 << 33  # and on a GPU, where the networks of so many runs are computed at once
 EXECUTIONS = ("loop", "grouped")
@@ -34,8 +32,7 @@ EXECUTIONS = ("loop", "grouped")
 
 @dataclass(frozen=True, kw_only=True)
 class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
-    """S tasks of a few classes; x are the weights of a convolutional network, y_s = w_s those of task s's
-    linear head.
+    """S tasks of a few classes; x are weights of a convolutional network, y_s = w_s those of a linear head.
 
         f_s(x, w_s) = mean over the query set D_s of CE(w_s; z(x)),
         g_s(x, w_s) = mean over the support set S_s of CE(w_s; z(x)) + ll_reg |w_s|^2,
@@ -162,16 +159,16 @@ class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
     def episodes_of(self, seed: int) -> Episodes:
         """The tasks of a seed; drawn once in a process, but for the images of a step."""
         sizes = self.support_per_class, self.query_per_class, self.test_per_class
-        own = _episodes(
+        episodes = _episodes(
             self.data, self.data_root, seed, self.tasks, self.ways, *sizes, self.split, self.episodes
         )
         step = self.step
         if step is None:
-            return own
-        return self.cache.made(("episodes", seed), lambda: redraw_images(self.images, own, seed, step))
+            return episodes
+        return self.cache.made(("episodes", seed), lambda: redraw_images(self.images, episodes, seed, step))
 
     def at_step(self, t: int) -> FewShotLearning:
-        """This problem, or with `redraw` a copy with the images of step t; that of the last step is kept."""
+        """This problem, or with `redraw` a copy with the images of step t; the last copy is cached."""
         if not self.redraw:
             return self
 
@@ -184,7 +181,7 @@ class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
         return self.cache.at_equal(torch.tensor(int(t)), "step", drawn, FewShotLearning._release)
 
     def _release(self) -> None:
-        """Lets go of the last view with its tapes: it and this copy keep each other."""
+        """Releases the last view with its tapes: it and this copy refer to each other."""
         gone: Any = None
         self.cache.at_equal(torch.empty(0), "view", lambda: gone, Heads.forget)
 
@@ -194,8 +191,8 @@ class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
         drawn = self.instances(runs)
         return super().facts(runs) | {
-            "episodes_sha256": {seed: own.digest for seed, own in drawn.items()},
-            "classes": {seed: own.classes.tolist() for seed, own in drawn.items()},
+            "episodes_sha256": {seed: episodes.digest for seed, episodes in drawn.items()},
+            "classes": {seed: episodes.classes.tolist() for seed, episodes in drawn.items()},
         }
 
     def strategy(self, device: torch.device) -> str:
@@ -241,13 +238,13 @@ class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
 
     def labels(self, part: str, like: Tensor) -> Int[Tensor, " n"]:
         """Labels of a part, the same for all tasks and runs."""
-        own = self.episodes_of(self.seeds[0])
-        return self.cache.made(("labels", part, like.device), lambda: own.labels(part).to(like.device))
+        episodes = self.episodes_of(self.seeds[0])
+        return self.cache.made(("labels", part, like.device), lambda: episodes.labels(part).to(like.device))
 
     # both levels
 
     def view(self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R b"] | None = None) -> View:
-        """That of the last x is kept: all who ask share its features."""
+        """The view of the last x is cached, so that all of its uses share the features."""
         return self._view(x)
 
     def _view(self, x: Float[Tensor, "R P"]) -> Heads:
@@ -294,8 +291,8 @@ class Heads(View):
 
     (Classes before images: the softmax of a few numbers that lie side by side is slow.)
 
-    Features are computed when they are first asked for. What the backward pass needs is kept for some runs
-    (see `max_batch_runs`), and until `forget`; else it is computed anew.
+    Features are computed when they are first used. The tapes of the backward pass are held for some runs (see
+    `max_batch_runs`), until `forget`; those of other runs are computed anew.
     """
 
     def __init__(self, problem: FewShotLearning, x: Float[Tensor, "R P"]) -> None:
@@ -309,31 +306,31 @@ class Heads(View):
 
     @cached_property
     def _keeps(self) -> int:
-        """Runs whose tapes are kept."""
+        """Number of runs whose tapes are held."""
         if self.problem.redraw and self.problem.step is None:
-            return 0  # of measures nobody asks for a derivative
+            return 0  # measures need no derivatives
         if self.problem.max_batch_runs is not None:
             return self.problem.max_batch_runs
         size = sum(self.network.held(self.problem.prepared(part, 0, self.x)) for part in ("support", "query"))
         return max(1, HELD // size)
 
     def forget(self) -> None:
-        """Let go of what is kept for backward passes."""
+        """Releases the tapes of the backward passes."""
         self._tapes.clear()
 
     def features(self, part: str) -> Float[Tensor, "R S n F1"]:
         """Z of all runs and tasks."""
         if part not in self._features:
-            found = []
+            extended = []
             tapes = []
             for r, theta in enumerate(self.x.unbind(0)):
                 keep = part != "test" and r < self._keeps
                 images = self.problem.prepared(part, r, self.x)
                 with torch.inference_mode():  # small calls cost a little less
                     features, tape = self.network.forward(theta, images, keep)
-                found.append(nn.pad(features, (0, 1), value=1.0))
+                extended.append(nn.pad(features, (0, 1), value=1.0))
                 tapes.append(tape)
-            self._features[part] = torch.stack(found)
+            self._features[part] = torch.stack(extended)
             self._tapes[part] = tapes
         return self._features[part]
 
@@ -360,8 +357,8 @@ class Heads(View):
         """Y of each part."""
         labels = {part: self.problem.labels(part, self.x) for part in ("support", "query", "test")}
         return {
-            part: nn.one_hot(own, self.problem.ways).to(self.x).mT.contiguous()
-            for part, own in labels.items()
+            part: nn.one_hot(classes, self.problem.ways).to(self.x).mT.contiguous()
+            for part, classes in labels.items()
         }
 
     def _scores(self, part: str, w: Float[Tensor, "R k ways F1"]) -> Float[Tensor, "R k ways n"]:
@@ -376,8 +373,8 @@ class Heads(View):
     def _losses(self, part: str, y: Float[Tensor, "R S q"]) -> tuple[Tensor, Tensor]:
         """A and mean cross-entropies (R, S)."""
         scores = self._scores(part, self._weights(y))
-        own = (scores * self._of_labels[part]).sum(-2)
-        return scores, (torch.logsumexp(scores, dim=-2) - own).mean(-1)
+        of_label = (scores * self._of_labels[part]).sum(-2)
+        return scores, (torch.logsumexp(scores, dim=-2) - of_label).mean(-1)
 
     def evaluated(
         self, part: str, y: Float[Tensor, "R S q"]
@@ -392,9 +389,7 @@ class Heads(View):
 
     @cached_property
     def _support(self) -> tuple[Float[Tensor, "RS n F1"], Float[Tensor, "ways n"]]:
-        """Z of all runs and tasks below each other, and Y: what the many small steps of the heads take,
-        in few calls.
-        """
+        """Z of all runs and tasks in one batch, and Y, as the many small steps of the heads use them."""
         return self.features("support").flatten(0, 1), self._of_labels["support"]
 
     def lower_gradient(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B q"]:
@@ -424,7 +419,7 @@ class Heads(View):
         rows = self._pulled("query", (self._errors("query", y).mT @ self._weights(y))[..., :-1])
         if steps:
             others = self._pulled("support", self._along(steps))
-            rows = [own - other for own, other in zip(rows, others, strict=True)]
+            rows = [direct - indirect for direct, indirect in zip(rows, others, strict=True)]
         return torch.stack(rows)
 
     def _along(self, steps: Sequence[Step]) -> Float[Tensor, "R S n F"]:
@@ -472,17 +467,17 @@ class GroupedHeads(Heads):
 
     def features(self, part: str) -> Float[Tensor, "R S n F1"]:
         if part not in self._features:
-            kept = self._graphs.setdefault(part, {})
-            found = []
+            graphs = self._graphs.setdefault(part, {})
+            extended = []
             for some in self._together:
                 # the graph of the first runs stays, those of the others are made anew where they are needed
                 graph = part != "test" and some.start == 0
                 leaf, z = self._computed(part, some, graph)
                 if graph:
-                    kept[some.start] = (leaf, z)
-                found.append(nn.pad(z.detach(), (0, 1), value=1.0))
+                    graphs[some.start] = (leaf, z)
+                extended.append(nn.pad(z.detach(), (0, 1), value=1.0))
             S = self.problem.tasks
-            self._features[part] = torch.cat(found).unflatten(0, (-1, S))
+            self._features[part] = torch.cat(extended).unflatten(0, (-1, S))
         return self._features[part]
 
     def _computed(self, part: str, some: slice, graph: bool) -> tuple[Tensor, Tensor]:
@@ -497,8 +492,10 @@ class GroupedHeads(Heads):
     def _pulled(self, part: str, slopes: Float[Tensor, "R S n F"]) -> list[Tensor]:
         rows = []
         for some in self._together:
-            kept = self._graphs.get(part, {}).get(some.start)
-            leaf, z = kept or self._computed(part, some, graph=True)
-            (found,) = torch.autograd.grad(z, leaf, slopes[some].flatten(0, 1), retain_graph=kept is not None)
-            rows.append(found.unflatten(0, (-1, self.problem.tasks)))
+            stored = self._graphs.get(part, {}).get(some.start)
+            leaf, z = stored or self._computed(part, some, graph=True)
+            (gradient,) = torch.autograd.grad(
+                z, leaf, slopes[some].flatten(0, 1), retain_graph=stored is not None
+            )
+            rows.append(gradient.unflatten(0, (-1, self.problem.tasks)))
         return list(torch.cat(rows).unbind(0))

@@ -1,5 +1,4 @@
-"""Data hyper-cleaning: one weight for each training image, S copies of its labels with more and more of them
-wrong.
+"""Data hyper-cleaning: a weight for each training image, and S copies of the labels, more and more wrong.
 
 g_s(x, W_s) = (1/n) sum_j sigmoid(x_j) CE(W_s a_j, label_s,j) + reg |W_s|^2,
 f_s(W_s) = mean CE(W_s a, label), validation
@@ -34,13 +33,11 @@ PART = 4096  # images of a product of which only a sum is kept
 
 
 class Labels(NamedTuple):
-    """The split of one seed: which images of the base set train and validate, the labels of each task,
-    which of them are wrong.
-    """
+    """The split of one seed: training and validation images, labels of each task, 1 where they are wrong."""
 
     train: Int[Tensor, " n"]
     validation: Int[Tensor, " m"]
-    given: Int[Tensor, "S n"]
+    labels: Int[Tensor, "S n"]
     wrong: Int[Tensor, "S n"]
     digest: str
 
@@ -57,7 +54,7 @@ class Sets(NamedTuple):
     runs: Place
 
     train: Float[Tensor, "n d"]
-    given: Float[Tensor, "n K"]
+    labels: Float[Tensor, "n K"]
     wrong: Float[Tensor, "S n"]
     validation: Float[Tensor, "m d"]
     truth: Float[Tensor, "m 10"]
@@ -137,15 +134,15 @@ class HyperCleaning(DataProblem, PerSeed[Labels], Bilevel):
     @property
     def images(self) -> Images:
         """The base set; read once in a process."""
-        found = load_images(self.data, self.data_root)
+        images = load_images(self.data, self.data_root)
         wanted = self.train_size + self.validation_size
-        there = len(found.train)
-        if wanted > there:
+        available = len(images.train)
+        if wanted > available:
             raise ConfigError(
                 f"problem.train_size={self.train_size} and problem.validation_size={self.validation_size} "
-                f"need {wanted} images, but {found.label} has {there} for training."
+                f"need {wanted} images, but {images.label} has {available} for training."
             )
-        return found
+        return images
 
     @property
     def n_objectives(self) -> int:
@@ -203,11 +200,11 @@ class HyperCleaning(DataProblem, PerSeed[Labels], Bilevel):
         return self.labels_of(seed)
 
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
-        digests = {seed: own.digest for seed, own in self.instances(runs).items()}
+        digests = {seed: labels.digest for seed, labels in self.instances(runs).items()}
         return super().facts(runs) | {"labels_sha256": digests}
 
     def bind(self: This, runs: Runs) -> This:
-        """With the labels of the runs' seeds."""
+        """Returns the problem with the labels of the runs' seeds."""
         _ = self.pixels  # a shrink that leaves nothing is an error now
         return super().bind(runs)
 
@@ -228,13 +225,13 @@ class HyperCleaning(DataProblem, PerSeed[Labels], Bilevel):
 
     def _sets(self, g: int, seed: int, like: Tensor) -> Sets:
         base = self.images
-        own = self.labels_of(seed)
-        given = nn.one_hot(own.given, CLASSES).transpose(0, 1).flatten(1)
-        truth = nn.one_hot(base.train_labels[own.validation], CLASSES)
-        train = self._pixels(base.train[own.train], like)
-        validation = self._pixels(base.train[own.validation], like)
+        split = self.labels_of(seed)
+        labels = nn.one_hot(split.labels, CLASSES).transpose(0, 1).flatten(1)
+        truth = nn.one_hot(base.train_labels[split.validation], CLASSES)
+        train = self._pixels(base.train[split.train], like)
+        validation = self._pixels(base.train[split.validation], like)
         runs = _place((self.group == g).nonzero().squeeze(1), like.device)
-        return Sets(runs, train, given.to(like), own.wrong.to(like), validation, truth.to(like))
+        return Sets(runs, train, labels.to(like), split.wrong.to(like), validation, truth.to(like))
 
     def _test(self, like: Tensor) -> tuple[Float[Tensor, "T d"], Int[Tensor, " T"]]:
         """Test images and labels on the device."""
@@ -287,15 +284,15 @@ def _labels(
     train = order[:n].copy()
     validation = order[n : n + m].copy()
     truth = base.train_labels.numpy()[train]
-    given = []
+    labels = []
     wrong = []
     for s, p in enumerate(rates):
         rng = generator(seed, problem=name, use="corruption", task=0 if masks == "nested" else s)
         mask = rng.random(n) < p
         other = (truth + rng.integers(1, CLASSES, size=n)) % CLASSES  # never the right one
-        given.append(np.where(mask, other, truth))
+        labels.append(np.where(mask, other, truth))
         wrong.append(mask)
-    tables = [np.stack(given), np.stack(wrong).astype(np.int64)]
+    tables = [np.stack(labels), np.stack(wrong).astype(np.int64)]
     digest = digest_of(train.astype(np.int64), validation.astype(np.int64), *tables)
     first, second, third, fourth = (torch.from_numpy(a) for a in (train, validation, *tables))
     return Labels(first, second, third, fourth, digest)
@@ -320,7 +317,7 @@ class _Linear(View):
             for runs, sets in self.problem.groups(self.x):
                 x = self.x[runs]
                 A = sets.train
-                truth = sets.given
+                truth = sets.labels
                 if self.batch is not None:
                     index = self.batch[runs][0]  # runs of a seed draw the same
                     x = x.index_select(1, index)
@@ -382,7 +379,7 @@ class _Linear(View):
             total = y.new_zeros(len(x), self.S, n)
             for start in range(0, n, PART):
                 A = sets.train[start : start + PART]
-                truth = sets.given[start : start + PART]
+                truth = sets.labels[start : start + PART]
                 truth = truth.mT.view(self.S, CLASSES, len(A))
                 for y_t, v in steps:
                     E = self._scores(y_t[runs], A).softmax(2) - truth
@@ -396,6 +393,6 @@ class _Linear(View):
         for runs, sets in self.problem.groups(self.x):
             x = self.x[runs]
             z = self._scores(y[runs], sets.train)
-            losses = z.logsumexp(2) - (z * sets.given.mT.view(self.S, CLASSES, n)).sum(2)
+            losses = z.logsumexp(2) - (z * sets.labels.mT.view(self.S, CLASSES, n)).sum(2)
             out[runs] = losses.sum(1) * torch.sigmoid(x) * torch.sigmoid(-x) / n
         return out

@@ -22,9 +22,7 @@ from mobench.problems.curves import evenly
 
 
 class Data(NamedTuple):
-    """A (N, M, n), b (N, M); of each task the Hessian H = A'A/N,
-    its minimiser z (M, n) and its smallest value (M,).
-    """
+    """A (N, M, n), b (N, M); of each task the Hessian H = A'A/N, the minimiser z and the least value."""
 
     A: Float[Tensor, "N M n"]
     b: Float[Tensor, "N M"]
@@ -120,7 +118,7 @@ class LeastSquares(Sampled):
             self._check_caps()
 
     def _check_caps(self) -> None:
-        """A list of the right length, and no cap that no x can keep."""
+        """Raises ConfigError for a list of another length, and for a cap that no x can keep."""
         caps = self._caps
         if len(caps) != self.tasks or not all(c is None or math.isfinite(c) for c in caps):
             raise ConfigError(
@@ -156,9 +154,7 @@ class LeastSquares(Sampled):
 
     @property
     def ref_point(self) -> tuple[float, ...]:
-        """1.1 times the largest value that each objective has at the tasks' own minimisers
-        (M = 2: the nadir).
-        """
+        """1.1 times each objective's largest value at the minimisers of the tasks (M = 2: the nadir)."""
         worst = self._full(self.data().z)[0].max(0).values
         return tuple(1.1 * v for v in worst.tolist())
 
@@ -193,9 +189,7 @@ class LeastSquares(Sampled):
         return self._stack(F, shift=True), lambda: self._stack((residual.unsqueeze(-1) * A).mean(1))
 
     def _stack(self, Y: Float[Tensor, "R M *P"], shift: bool = False) -> Float[Tensor, "R K *P"]:
-        """Values or rows of the objectives, then of the constraints: those of the capped objectives;
-        `shift`: - cap.
-        """
+        """Values or rows of the objectives, then of the capped ones as constraints (`shift`: minus caps)."""
         if self.n_constraints == 0:
             return Y
         which, cap = _capped(self._caps, Y.dtype, Y.device)
@@ -218,9 +212,7 @@ class LeastSquares(Sampled):
         return torch.linalg.vecdot(residual, residual, dim=1) * (0.5 / batch.shape[1]), residual, A
 
     def minimiser(self, w: Float[Tensor, "k M"]) -> Float[Tensor, "k P"]:
-        """x(w), float64: the only minimiser of sum_m w_m f_m,
-        Pareto optimal for every w >= 0 other than 0.
-        """
+        """x(w), float64: the minimiser of sum_m w_m f_m, Pareto optimal for every w >= 0 other than 0."""
         d = self.data()
         c = torch.einsum("mij,mj->mi", d.H, d.z)
         return torch.linalg.solve(torch.einsum("km,mij->kij", w, d.H), w @ c)
@@ -239,7 +231,7 @@ class LeastSquares(Sampled):
         return F
 
     def _front(self, k: int) -> Float[Tensor, "k2 M"]:
-        """Without caps."""
+        """The front without caps."""
         if self.tasks == 1:
             return self.data().least.unsqueeze(0)
         if self.tasks > 2:

@@ -1,6 +1,4 @@
-"""Two overlapping pictures, two labels:  f_m = mean cross-entropy of head m on the training pictures
-(Multi-MNIST family).
-"""
+"""Two overlapping pictures (Multi-MNIST):  f_m = mean cross-entropy of head m on training pictures."""
 
 from __future__ import annotations
 
@@ -30,8 +28,7 @@ CHUNK = 2_000_000  # pixels of a forward pass without gradients, for each run
 
 @dataclass(frozen=True, kw_only=True)
 class MultiMNIST(TrainTest, BatchGradients):
-    """Classification of the upper left and of the lower right item of a picture by one network with two
-    heads.
+    """Classification of the upper left and the lower right item of a picture by a network with two heads.
 
         f_m(theta) = (1/N) sum_i  -log softmax(z_m(theta; picture_i))_(label_im),   m = 1, 2
 
@@ -83,7 +80,7 @@ class MultiMNIST(TrainTest, BatchGradients):
     steps: int = 1000
     test_batch: int | None = None
     least_accuracy: Real = 0.0
-    shifts: str | Sequence[int] = (0, 0)  # a job that names none is one of before there were any
+    shifts: str | Sequence[int] = (0, 0)  # jobs from before this field have no shifts
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -227,10 +224,10 @@ class MultiMNIST(TrainTest, BatchGradients):
             size = batch
         N = len(pictures)
 
-        def sums(some: Tensor, part: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
+        def sums(some: Tensor, part: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
             z = self.network.logits(some, self._input(part, x), execution)
-            right = z.argmax(-1) == given.T
-            losses = _cross_entropy(z, given).double().sum(-1)
+            right = z.argmax(-1) == targets.T
+            losses = _cross_entropy(z, targets).double().sum(-1)
             if batch is not None:  # each batch counts alike, however many pictures it has
                 losses *= N / (len(part) * math.ceil(N / batch))
             return losses, right.double().sum(-1)
@@ -240,7 +237,7 @@ class MultiMNIST(TrainTest, BatchGradients):
 
     @property
     def callback(self) -> None:
-        """None: nobody looks at recorded steps (`Watched`)."""
+        """None: no function is called at recorded steps (`Watched`)."""
 
     @property
     def stop(self) -> Callable[[Any], Any] | None:
@@ -262,8 +259,8 @@ class MultiMNIST(TrainTest, BatchGradients):
         """train_accuracy_m, test_loss_m, test_accuracy_m."""
         accuracy = self.evaluated("train", x)[1]
         loss, tested = self.evaluated("test", x)
-        named = {"train_accuracy": accuracy, "test_loss": loss, "test_accuracy": tested}
-        return {f"{name}_{m + 1}": v[:, m] for name, v in named.items() for m in range(len(self.tasks))}
+        measures = {"train_accuracy": accuracy, "test_loss": loss, "test_accuracy": tested}
+        return {f"{name}_{m + 1}": v[:, m] for name, v in measures.items() for m in range(len(self.tasks))}
 
 
 def _groups(batch: Batch | Int[Tensor, "R B"]) -> tuple[Int[Tensor, "S B"], Int[Tensor, " R"], list[int]]:

@@ -1,4 +1,4 @@
-"""Losses of any torch.nn.Module on data of one's own; `mobench.networks` makes them.
+"""Losses of any torch.nn.Module on a user's data; `mobench.networks` makes them.
 
 f_m(theta) = loss_m(module(data; theta), data),   g_n(theta) = constraint_n(f);   in a step of a batch
 """
@@ -74,14 +74,14 @@ class Parts:
     def of(module: nn.Module) -> Parts:
         evaluation = copy.deepcopy(module).eval()
         counting = copy.deepcopy(evaluation)
-        found = stacked.normalisations(module)
-        for name in found:
+        normalisations = stacked.normalisations(module)
+        for name in normalisations:
             norm = counting.get_submodule(name)
             norm.train()
             norm.momentum = None  # type: ignore[assignment]
         ends = ("running_mean", "running_var", "num_batches_tracked")
-        names = tuple(f"{name}.{end}".lstrip(".") for name in found for end in ends)
-        for norm in found.values():
+        names = tuple(f"{name}.{end}".lstrip(".") for name in normalisations for end in ends)
+        for norm in normalisations.values():
             norm.track_running_stats = False
         return Parts(module, evaluation, counting, names)
 
@@ -129,15 +129,15 @@ class Definition:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """All that decides the results."""
+        """Returns everything that determines the results."""
         tables = [None if t is None else t.tree for t in (self.data, self.validation)]
         functions = (self.make, self.losses, self.forward, self.constraints, dict(self.measures), self.stop)
-        found = (*functions, [dict(start) for start in self.starts], *tables)
-        # the name of a job without any of these is what it was
-        found = (*found, "drop_last") if self.data.drop_last else found
+        parts = (*functions, [dict(start) for start in self.starts], *tables)
+        # jobs without the following parts keep the names that they had before these existed
+        parts = (*parts, "drop_last") if self.data.drop_last else parts
         if self.recipe is not None:
-            found = (*found, "optimizer", self.recipe.optimizer, self.recipe.schedule, self.recipe.clip)
-        return found if self.keep is None else (*found, "keep", self.keep, self.patience)
+            parts = (*parts, "optimizer", self.recipe.optimizer, self.recipe.schedule, self.recipe.clip)
+        return parts if self.keep is None else (*parts, "keep", self.keep, self.patience)
 
     def source(self) -> list[str]:
         """Text of each function; for a reader of the rows."""
@@ -187,37 +187,37 @@ class Definition:
         F = self.head(outputs, batch)
         if not self.measures:
             return F
-        found = [self._row(name, (fn,), outputs, batch) for name, fn in self.measures.items()]
-        for name, value in zip(self.measures, found, strict=True):
+        values = [self._row(name, (fn,), outputs, batch) for name, fn in self.measures.items()]
+        for name, value in zip(self.measures, values, strict=True):
             if len(value) != 1:
                 raise ConfigError(f"The measure {name!r} returns {len(value)} numbers; expected one.")
-        return torch.cat([F, *(value.to(F) for value in found)])
+        return torch.cat([F, *(value.to(F) for value in values)])
 
     def appended(self, F: Float[Tensor, " M"]) -> Float[Tensor, " K"]:
         """Losses and the constraints on them."""
         if not self.constraints:
             return F
-        found = [torch.atleast_1d(torch.as_tensor(g(F))) for g in self.constraints]
-        for value in found:
+        values = [torch.atleast_1d(torch.as_tensor(g(F))) for g in self.constraints]
+        for value in values:
             check_real("A constraint", value, None)
-        return torch.cat([F, *(value.to(F) for value in found)])
+        return torch.cat([F, *(value.to(F) for value in values)])
 
     @staticmethod
     def _row(what: str, functions: Sequence[Function], outputs: Tree, batch: Tree) -> Tensor:
         values = [fn(outputs, batch) for fn in functions]
         # a float of Python has more digits than torch's default type
-        found = [torch.as_tensor(v, dtype=torch.float64 if isinstance(v, float) else None) for v in values]
-        if any(value.ndim > 1 for value in found):
-            shapes = ", ".join(str(tuple(value.shape)) for value in found)
+        tensors = [torch.as_tensor(v, dtype=torch.float64 if isinstance(v, float) else None) for v in values]
+        if any(value.ndim > 1 for value in tensors):
+            shapes = ", ".join(str(tuple(value.shape)) for value in tensors)
             raise ConfigError(
                 f"{what} return the shapes {shapes}; expected one number for each function, or a vector of "
                 "all losses: the loss of the whole batch."
             )
-        for value in found:
+        for value in tensors:
             check_real(f"A value of {what}", value, None)
         # float32 at least: autocast may give the losses half precision, in which sums overflow
-        dtype = torch.promote_types(found[0].dtype, torch.float32)
-        return torch.cat([torch.atleast_1d(value).to(found[0].device, dtype) for value in found])
+        dtype = torch.promote_types(tensors[0].dtype, torch.float32)
+        return torch.cat([torch.atleast_1d(value).to(tensors[0].device, dtype) for value in tensors])
 
     @cached_property
     def probe(self) -> Probe:
@@ -238,14 +238,14 @@ class Definition:
 
 
 class _Trial:
-    """Two networks on a few samples, on the CPU, in the module's own type."""
+    """Two networks on a few samples, on the CPU, in the type of the module."""
 
-    def __init__(self, given: Definition) -> None:
-        self.given = given
-        modules = [given.module(seed) for seed in (0, 1)]
+    def __init__(self, definition: Definition) -> None:
+        self.definition = definition
+        modules = [definition.module(seed) for seed in (0, 1)]
         self._check_parameters(modules[0])
         self.layout = Layout.of(modules[0])
-        again = given.module(0)
+        again = definition.module(0)
         if not all(
             torch.equal(a, b) for a, b in zip(modules[0].parameters(), again.parameters(), strict=True)
         ):
@@ -259,11 +259,11 @@ class _Trial:
         self.fixed = Constants.of(modules, [0, 1], self.theta)
         self.parts = Parts.of(modules[0])
         self.keys = torch.tensor([seed_for(seed, use="probe") for seed in (0, 1)])
-        self.batch = self._some(given.data, PROBED)
+        self.batch = self._some(definition.data, PROBED)
         self.losses = 0
 
     def _some(self, table: Table, n: int) -> Tree:
-        """So many samples, evenly spaced: data may be sorted by class, or by who has a label."""
+        """n samples, evenly spaced: data may be sorted by class, or by whether they have a label."""
         chosen = torch.linspace(0, table.size - 1, min(n, table.size)).round().long()
         return mapped(lambda t: cast(t[chosen], self.theta), table.tree)
 
@@ -301,10 +301,10 @@ class _Trial:
     def probe(self) -> Probe:
         self.losses, draws = self._training()
         # constraints are functions of the losses, which need no network
-        total = len(self.given.appended(torch.ones(self.losses, dtype=self.dtype)))
-        if self.given.recipe is not None:
-            self.given.recipe.check(self.layout, self.theta)
-        scored = Scored(self.parts.training, self.given.forward, self.given.constrained)
+        total = len(self.definition.appended(torch.ones(self.losses, dtype=self.dtype)))
+        if self.definition.recipe is not None:
+            self.definition.recipe.check(self.layout, self.theta)
+        scored = Scored(self.parts.training, self.definition.forward, self.definition.constrained)
         training = "it draws random numbers" if draws else ""
         training = training or self._apart("training", lambda way: self._values(way, scored))
         joints = self._joints()
@@ -334,7 +334,7 @@ class _Trial:
 
     def _training(self) -> tuple[int, bool]:
         """Number of losses, and whether anything is drawn."""
-        scored = Scored(self.parts.training, self.given.forward, self.given.head)
+        scored = Scored(self.parts.training, self.definition.forward, self.definition.head)
         out, leaf = self._first(scored)
         self._check_gradients(scored, out, leaf)
         again = self._once(scored, self.keys)
@@ -350,7 +350,7 @@ class _Trial:
         A few samples may have no label of a task, or be fewer than a loss ranks.
         """
         refused: ConfigError | None = None
-        most = min(self.given.data.size, EVALUATED)
+        most = min(self.definition.data.size, EVALUATED)
         n = PROBED
         while True:
             try:
@@ -360,7 +360,7 @@ class _Trial:
             if n >= most:
                 raise ConfigError(str(refused)) from refused.__cause__
             n *= 2
-            self.batch = self._some(self.given.data, min(n, most))
+            self.batch = self._some(self.definition.data, min(n, most))
 
     def _differentiable(self, scored: Scored) -> tuple[Tensor, Tensor]:
         versions = [t._version for t in leaves(self.batch)]
@@ -398,23 +398,23 @@ class _Trial:
 
     def _joints(self) -> Joints | None:
         """Compares the outputs of some samples with those of their halves, after `eval()`."""
-        n = min(PAIRED, self.given.data.size)
-        some = self._some(self.given.data, n)
+        n = min(PAIRED, self.definition.data.size)
+        some = self._some(self.definition.data, n)
         halves = [mapped(operator.itemgetter(part), some) for part in (slice(n // 2), slice(n // 2, n))]
-        found: list[Tree] = []
+        collected: list[Tree] = []
 
-        def kept(outputs: Tree, batch: Tree) -> Tensor:
-            found.append(outputs)
+        def collect(outputs: Tree, batch: Tree) -> Tensor:
+            collected.append(outputs)
             return self.theta.new_zeros(1)
 
-        scored = Scored(self.parts.evaluation, self.given.forward, kept)
+        scored = Scored(self.parts.evaluation, self.definition.forward, collect)
         self._after_eval(scored, some, f"{n} samples")
         if n == 1:
             return None
         try:
             for part in halves:
                 self._after_eval(scored, part, "half of them")
-            return Joints.of(found[0], [found[2], found[4]], n)  # of the first of two networks
+            return Joints.of(collected[0], [collected[2], collected[4]], n)  # of the first of two networks
         except (ApartError, ConfigError):
             return None
 
@@ -422,23 +422,23 @@ class _Trial:
         """Why runs cannot be batched in evaluation.
 
         Raises:
-            ConfigError: losses or measures of all samples cannot be told.
+            ConfigError: losses or measures of all samples cannot be computed.
         """
-        given = self.given
+        definition = self.definition
         reason = ""
-        for name, table in (("data", given.data), ("validation", given.validation)):
+        for name, table in (("data", definition.data), ("validation", definition.validation)):
             if table is None or (joints is not None and joints.width * table.size > TRIED):
                 continue
-            measured = given.validation is None or name == "validation"
+            measured = definition.validation is None or name == "validation"
             samples = mapped(lambda t: cast(t, self.theta), table.tree)
-            forward = given.forward
+            forward = definition.forward
             if joints is not None and table.size > PAIRED:
                 forward = self._repeated(joints, table)
-            head = given.measured if measured else given.head
+            head = definition.measured if measured else definition.head
             scored = Scored(self.parts.evaluation, forward, head)
             what = f"all {table.size} samples of {name}"
-            found = self._after_eval(scored, samples, what)
-            self._check_losses(what, found, len(given.measures) if measured else 0, name == "data")
+            values = self._after_eval(scored, samples, what)
+            self._check_losses(what, values, len(definition.measures) if measured else 0, name == "data")
             if joints is None and table.size > EVALUATED:
                 reason = reason or "the outputs of a sample depend on the others of its batch"
             elif name == "data":
@@ -452,7 +452,7 @@ class _Trial:
         some = self._some(table, PROBED)
 
         def forward(module: nn.Module, batch: Tree) -> Tree:
-            return joints.repeated(self.given.forward(module, some), PROBED, table.size)
+            return joints.repeated(self.definition.forward(module, some), PROBED, table.size)
 
         return forward
 
@@ -467,7 +467,7 @@ class _Trial:
         for _ in range(2):  # an import in a measure may draw, but once only
             before = seeded.generators()
             try:
-                found = self._evaluated(scored, batch, "loop")
+                values = self._evaluated(scored, batch, "loop")
             except ConfigError:
                 raise
             except Exception as error:  # whatever a user's functions raise is an error of the definition
@@ -476,18 +476,18 @@ class _Trial:
                     f"{error}\nFinal rows hold each loss and measure of all samples at once."
                 ) from error
             if not seeded.moved(before):
-                return found
-        raise ConfigError("The module draws random numbers after eval(), so its losses could not be told.")
+                return values
+        raise ConfigError("The module draws random numbers after eval(), so its losses are not determined.")
 
-    def _check_losses(self, what: str, found: Tensor, measures: int, trained: bool) -> None:
+    def _check_losses(self, what: str, values: Tensor, measures: int, trained: bool) -> None:
         """Raises ConfigError unless all samples have as many losses as a few, and finite ones in training."""
-        if (losses := found.shape[1] - measures) != self.losses:
+        if (losses := values.shape[1] - measures) != self.losses:
             raise ConfigError(
                 f"The losses return {self.losses} numbers for {len(leaves(self.batch)[0])} samples, but "
                 f"{losses} for {what}. Return one number for each loss, whatever the batch (a loss of each "
                 'sample, as reduction="none" gives, needs a mean).'
             )
-        F = found[:, : self.losses]
+        F = values[:, : self.losses]
         if trained and not bool(F.isfinite().all()):
             raise ConfigError(
                 f"The losses of {what} are {F[0].tolist()} at the start, though those of a few samples are "
@@ -495,13 +495,11 @@ class _Trial:
             )
 
     def _check_slopes(self, samples: Tree, forward: Forward, what: str) -> None:
-        """Raises ConfigError for a finite loss whose gradient is not, as that of NaN labels taken out of a
-        mean: 0 * NaN.
-        """
+        """Raises ConfigError for a finite loss whose gradient is not, as of a nanmean: 0 * NaN."""
         leaf = self.theta.clone().requires_grad_(True)
-        row = self.given._row
+        row = self.definition._row
         # one function after the other: the gradient 0 of a row that is cut out becomes 0 * nan, too
-        for i, loss in enumerate(self.given.losses):
+        for i, loss in enumerate(self.definition.losses):
             with torch.enable_grad():
                 scored = Scored(self.parts.evaluation, forward, partial(row, "losses", (loss,)))
                 F = stacked.values(scored, self.layout, leaf, self.fixed, samples, "loop")
@@ -517,8 +515,8 @@ class _Trial:
 
     def unfit(self, size: int) -> str:
         """Why a step cannot have a batch of so many samples."""
-        scored = Scored(self.parts.training, self.given.forward, self.given.head)
-        batch = self._some(self.given.data, size)
+        scored = Scored(self.parts.training, self.definition.forward, self.definition.head)
+        batch = self._some(self.definition.data, size)
         try:
             F = self._once(scored, self.keys, batch=batch)
         except Exception as error:  # noqa: BLE001  whatever a user's module raises is the reason
@@ -547,7 +545,7 @@ class _Trial:
             slope: Tensor | None = None
             if out.requires_grad:
                 slope = self._slope(out[:, m].sum(), leaf, m)
-            near, far = (not torch.equal(found[:, m], out[:, m].detach()) for found in moved)
+            near, far = (not torch.equal(values[:, m], out[:, m].detach()) for values in moved)
             # a loss that is flat here, as a hinge that is met, may have no gradient here
             if (slope is None or not bool(slope.any())) and (near or not far):
                 raise ConfigError(
@@ -573,14 +571,14 @@ class _Trial:
             with warnings.catch_warnings():
                 # an operation that vmap would take one run after the other
                 warnings.filterwarnings("error", message="There is a performance drop")
-                found = values("vmap")
+                batched = values("vmap")
         except ConfigError:
             raise
         except Exception as error:  # noqa: BLE001  whatever vmap cannot do is a reason
             return (
                 f"{type(error).__name__}: {str(error).strip().splitlines()[0]}" if str(error) else "it fails"
             )
-        for a, b in zip(found, expected, strict=True):
+        for a, b in zip(batched, expected, strict=True):
             if not _near(a, b):
                 return f"{what} gives other numbers under torch.func.vmap"
         return ""
@@ -654,13 +652,13 @@ class Networks(Cached, BatchGradients):
     start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "module"})
     execution: str = "auto"
     max_batch_runs: int | None = None
-    _given: Definition = field(init=False, repr=False, compare=False)
+    _definition: Definition = field(init=False, repr=False, compare=False)
     _bound: Bound | None = field(default=None, init=False, repr=False, compare=False)
-    _said: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _ways: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "_given", served(self.code))
+        object.__setattr__(self, "_definition", served(self.code))
         self.probe  # noqa: B018  what cannot be trained is an error now
         if self.positive and self.probe.lowest < 0:
             raise ConfigError(
@@ -687,7 +685,7 @@ class Networks(Cached, BatchGradients):
     @property
     def probe(self) -> Probe:
         """The properties of the module."""
-        return self._given.probe
+        return self._definition.probe
 
     @property
     def name(self) -> str:
@@ -711,14 +709,14 @@ class Networks(Cached, BatchGradients):
 
     @property
     def n_samples(self) -> int:
-        return self._given.data.size
+        return self._definition.data.size
 
     @property
     def drop_last(self) -> bool:
-        return self._given.data.drop_last
+        return self._definition.data.drop_last
 
     def unfit_batch(self, size: int) -> str:
-        return self._given.unfit_batch(size)
+        return self._definition.unfit_batch(size)
 
     @property
     def ideal_point(self) -> Tensor | None:
@@ -732,35 +730,35 @@ class Networks(Cached, BatchGradients):
 
     @property
     def callback(self) -> Callable[[int, Any], object] | None:
-        """Returns the user's own measures, at each recorded step."""
-        return self._given.callback
+        """Returns the user's measures, at each recorded step."""
+        return self._definition.callback
 
     @property
     def stop(self) -> Callable[[Any], Any] | None:
-        """The user's own stop rule."""
-        return self._given.stop
+        """The user's stop rule."""
+        return self._definition.stop
 
     def stepper(self) -> TorchStepper | None:
-        """Returns a new stepper of the user's own optimizer."""
-        return None if self._given.recipe is None else self._given.recipe.stepper(self.probe.layout)
+        """Returns a new stepper of the user's optimizer."""
+        return None if self._definition.recipe is None else self._definition.recipe.stepper(self.probe.layout)
 
     @property
     def keep(self) -> str | None:
         """The number that decides which weights a run ends with."""
-        return self._given.keep
+        return self._definition.keep
 
     @property
     def patience(self) -> int | None:
-        """So many recorded steps a run goes on without a better one."""
-        return self._given.patience
+        """Number of recorded steps after which a run ends without a better one."""
+        return self._definition.patience
 
     def _check_keep(self, keep: str) -> None:
         """Raises ConfigError for a number that does not exist."""
-        losses = () if self._given.validation is None else range(1, self.n_objectives + 1)
-        columns = [*(f"validation_{m}" for m in losses), *self._given.measures]
+        losses = () if self._definition.validation is None else range(1, self.n_objectives + 1)
+        columns = [*(f"validation_{m}" for m in losses), *self._definition.measures]
         if keep != "best":
             choose("keep", keep.removeprefix("-"), columns or ["best"])
-        elif self._given.validation is None:
+        elif self._definition.validation is None:
             raise ConfigError('keep="best" compares losses on validation data; give validation=.')
         elif self.ideal_point is None:
             raise ConfigError(
@@ -769,7 +767,7 @@ class Networks(Cached, BatchGradients):
             )
 
     def deciding(self, columns: Mapping[str, Tensor], weights: Float[Tensor, "R M"]) -> Float[Tensor, " R"]:
-        keep = self._given.keep
+        keep = self._definition.keep
         assert keep is not None
         if keep != "best":
             return -columns[keep[1:]] if keep.startswith("-") else columns[keep]
@@ -779,40 +777,40 @@ class Networks(Cached, BatchGradients):
 
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
         probe = self.probe
-        tables = {"data": self._given.data, "validation": self._given.validation}
-        found = {"functions": self._given.source(), "parameters": self.dim, **samples.facts(tables)}
+        tables = {"data": self._definition.data, "validation": self._definition.validation}
+        recorded = {"functions": self._definition.source(), "parameters": self.dim, **samples.facts(tables)}
         if probe.training:
-            found["not_batched"] = probe.training
-        return found
+            recorded["not_batched"] = probe.training
+        return recorded
 
     # starts and constants
 
     def _modules(self, runs: Runs) -> tuple[list[nn.Module], list[int]]:
         """The distinct modules of the runs, and which of them each run has."""
         each = bool(self.start.get("per_preference", False))
-        starts = len(self._given.starts)
+        starts = len(self._definition.starts)
         if starts > 1 and starts != len(runs.all):
             raise ConfigError(
                 f"start has {starts} state dicts, but the job has {len(runs.all)} preferences; give one, "
                 "or one for each preference."
             )
-        found: dict[tuple[int, str, int], int] = {}
+        position: dict[tuple[int, str, int], int] = {}
         modules: list[nn.Module] = []
         group = []
         for r, seed in enumerate(runs.seeds.tolist()):
             place = int(runs.index[r]) if starts > 1 else 0
             key = (seed, runs.name(r) if each else "", place)
-            if key not in found:
+            if key not in position:
                 axes = {"preference": key[1]} if each else {}
                 drawn = seed_for(seed, problem=self.name, use="start", **axes)
-                found[key] = len(modules)
-                modules.append(self._given.module(drawn, place))
-            group.append(found[key])
+                position[key] = len(modules)
+                modules.append(self._definition.module(drawn, place))
+            group.append(position[key])
         return modules, group
 
     @property
     def starts_by_preference(self) -> bool:
-        return super().starts_by_preference or len(self._given.starts) > 1
+        return super().starts_by_preference or len(self._definition.starts) > 1
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
         modules, group = self._modules(runs)
@@ -840,11 +838,11 @@ class Networks(Cached, BatchGradients):
 
     @cached_property
     def _parts(self) -> Parts:
-        return Parts.of(self._given.module(0))
+        return Parts.of(self._definition.module(0))
 
     def _table(self, split: str, x: Tensor) -> Tree:
         """All samples of a part, on the device and in the type of x."""
-        table = self._given.data if split == "train" else self._given.validation
+        table = self._definition.data if split == "train" else self._definition.validation
         assert table is not None
         return samples.held(self.cache, split, table, x)
 
@@ -862,20 +860,18 @@ class Networks(Cached, BatchGradients):
         """Losses, then constraints: of a batch in training; without one of all samples in evaluation."""
         if batch is None:
             F = self._evaluated("train", x)[:, : self.n_objectives]
-            return torch.stack([self._given.appended(row) for row in F.unbind(0)])
+            return torch.stack([self._definition.appended(row) for row in F.unbind(0)])
         keys = salted(self.bound.keys, batch.number, "noise")
-        found = self._trained(x, batch, keys, self._way(x, batch, keys))
-        if not bool(found.detach().isfinite().all()):
-            self._examine(x.detach(), batch, keys, found.detach())
-        return found
+        values = self._trained(x, batch, keys, self._way(x, batch, keys))
+        if not bool(values.detach().isfinite().all()):
+            self._examine(x.detach(), batch, keys, values.detach())
+        return values
 
-    def _examine(self, x: Tensor, batch: Batch, keys: Tensor, found: Tensor) -> None:
-        """Raises ConfigError if losses of a step are not finite whatever its parameters: no run diverges for
-        a batch without a label.
-        """
+    def _examine(self, x: Tensor, batch: Batch, keys: Tensor, values: Tensor) -> None:
+        """Raises ConfigError where a batch (without a label, say) has no finite losses, whatever the run."""
         held = self.bound
         table = self._table("train", x)
-        for r in (~found.isfinite().all(1) & x.isfinite().all(1)).nonzero().squeeze(1).tolist():
+        for r in (~values.isfinite().all(1) & x.isfinite().all(1)).nonzero().squeeze(1).tolist():
             if r in held.examined:
                 continue
             held.examined.add(r)
@@ -885,15 +881,15 @@ class Networks(Cached, BatchGradients):
             key = keys[r : r + 1]
             with torch.no_grad():
                 F = self._some(start.to(x).unsqueeze(0), fixed, table, batch.chosen, group, key, "loop", True)
-            bad = (~F[0].isfinite() & ~found[r].isfinite()).nonzero().squeeze(1).tolist()
+            bad = (~F[0].isfinite() & ~values[r].isfinite()).nonzero().squeeze(1).tolist()
             if bad:
                 M = self.n_objectives
                 name = f"loss {bad[0] + 1}" if bad[0] < M else f"constraint {bad[0] - M + 1}"
                 raise ConfigError(
                     f"{name.capitalize()} of a step's batch of {batch.chosen.shape[1]} samples is "
-                    f"{float(found[r, bad[0]])}, with the parameters of the start as well: has none of these "
-                    "samples a label (0/0)? Choose a larger batch_size, or let the loss give 0 for such a "
-                    "batch, as losses.sum() / mask.sum().clamp_min(1) does."
+                    f"{float(values[r, bad[0]])}, with the parameters of the start as well: has none of "
+                    "these samples a label (0/0)? Choose a larger batch_size, or let the loss give 0 for "
+                    "such a batch, as losses.sum() / mask.sum().clamp_min(1) does."
                 )
 
     def _trained(self, x: Float[Tensor, "R P"], batch: Batch, keys: Tensor, way: str) -> Float[Tensor, "R K"]:
@@ -952,15 +948,15 @@ class Networks(Cached, BatchGradients):
                     taken[g] = mapped(lambda t: t[chosen[g]], table)
                 return taken[g]
 
-        scored = Scored(self._parts.training, self._given.forward, self._given.constrained)
+        scored = Scored(self._parts.training, self._definition.forward, self._definition.constrained)
 
         def compute(some: Tensor) -> Tensor:
             return stacked.values(scored, self.probe.layout, some, fixed, batch, way, keys, each)
 
         if whole or not (torch.is_grad_enabled() and x.requires_grad):
             return compute(x)
-        found: Tensor = checkpoint(compute, x, use_reentrant=False)
-        return found
+        values: Tensor = checkpoint(compute, x, use_reentrant=False)
+        return values
 
     def _way(self, x: Tensor, batch: Batch, keys: Tensor) -> str:
         """Returns the way in which the runs of this job are computed: measured once, with this batch."""
@@ -988,41 +984,39 @@ class Networks(Cached, BatchGradients):
         return self._noted(x, self.cache.made(("way", R, S, x.dtype, x.device), measured))
 
     def _noted(self, x: Tensor, way: str) -> str:
-        self._said[x.device.type] = way
+        self._ways[x.device.type] = way
         return way
 
     def strategy(self, device: torch.device) -> str:
         """The way in which runs were computed on this device."""
-        return self._said.get(device.type, "not trained")
+        return self._ways.get(device.type, "not trained")
 
     # all samples
 
     def _evaluated(self, split: str, x: Float[Tensor, "R P"]) -> Float[Tensor, "R k"]:
-        """Losses, then measures, of all samples of a table at once, after `eval()`. That of the last x is
-        remembered.
-        """
+        """Losses, then measures, of all samples of a table after `eval()`, cached for the last x."""
         return self.cache.at(x, split, lambda: self._computed(split, x))
 
     def _computed(self, split: str, x: Float[Tensor, "R P"]) -> Float[Tensor, "R k"]:
         with torch.no_grad():
             fixed = self._fixed(x)
             if self._parts.statistics:
-                fixed = fixed.with_own(self.cache.at(x, "statistics", lambda: self._statistics(x, fixed)))
+                fixed = fixed.with_per_run(self.cache.at(x, "statistics", lambda: self._statistics(x, fixed)))
             samples = self._table(split, x)
             parts = self._batches(split, x)
             if self.probe.joints is None:
                 parts = [samples]
-            found = self._of_all(split, x, fixed, samples, parts)
-            if bool((found[:, -1] != 0).any()):  # outputs that no part has alone
-                found = self._of_all(split, x, fixed, samples, [samples])
-            return found[:, :-1].to(x.dtype)
+            values = self._of_all(split, x, fixed, samples, parts)
+            if bool((values[:, -1] != 0).any()):  # outputs that no part has alone
+                values = self._of_all(split, x, fixed, samples, [samples])
+            return values[:, :-1].to(x.dtype)
 
     def _of_all(
         self, split: str, x: Tensor, fixed: Constants, samples: Tree, parts: Sequence[Tree]
     ) -> Float[Tensor, "R k"]:
         """Returns the result of `InParts` for each run, for as many runs at once as memory holds."""
-        where = "train" if self._given.validation is None else "validation"
-        head = self._given.measured if split == where else self._given.head
+        where = "train" if self._definition.validation is None else "validation"
+        head = self._definition.measured if split == where else self._definition.head
         pictures = self.probe.pictures
         way = "vmap"
         if self.probe.evaluation or (pictures and x.device.type == "cpu"):
@@ -1030,15 +1024,15 @@ class Networks(Cached, BatchGradients):
         joints = self.probe.joints
         last = way == "channels_last"
         module = self._parts.evaluation
-        scored = InParts(module, self._given.forward, head, samples, parts, joints, last)
+        scored = InParts(module, self._definition.forward, head, samples, parts, joints, last)
         size = self.max_batch_runs or len(x)
         if way == "vmap" and len(parts) > 1 and joints is not None:
             size = min(size, max(1, HELD // max(1, joints.width * len(leaves(samples)[0]))))
-        found = []
+        values = []
         for i in range(0, len(x), size):
             some = slice(i, i + size)
-            found.append(stacked.values(scored, self.probe.layout, x[some], fixed.take(some), (), way))
-        return torch.cat(found)
+            values.append(stacked.values(scored, self.probe.layout, x[some], fixed.take(some), (), way))
+        return torch.cat(values)
 
     def _batches(self, split: str, x: Tensor) -> list[Tree]:
         """All samples in parts of nearly equal size: a rest of one sample would have no statistics."""
@@ -1049,26 +1043,26 @@ class Networks(Cached, BatchGradients):
 
     def _statistics(self, x: Tensor, fixed: Constants) -> dict[str, Tensor]:
         # a part need not have losses
-        scored = Scored(self._parts.counting, self._given.forward, lambda outputs, batch: x.new_zeros(1))
+        scored = Scored(self._parts.counting, self._definition.forward, lambda outputs, batch: x.new_zeros(1))
         way = "channels_last" if self.probe.pictures else "loop"
         batches = self._batches("train", x)
         return stacked.statistics(scored, self.probe.layout, x, fixed, batches, self._parts.statistics, way)
 
     def columns(self, x: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:
-        """validation_m, the losses on validation data, and the user's own measures there (on the training
+        """validation_m, the losses on validation data, and the user's measures there (on the training
         data if there are no others).
         """
         M = self.n_objectives
-        if self._given.validation is None and not self._given.measures:
+        if self._definition.validation is None and not self._definition.measures:
             return {}
-        split = "train" if self._given.validation is None else "validation"
-        found = self._evaluated(split, x)
-        named = {} if split == "train" else {f"validation_{m + 1}": found[:, m] for m in range(M)}
-        return named | {name: found[:, M + k] for k, name in enumerate(self._given.measures)}
+        split = "train" if self._definition.validation is None else "validation"
+        evaluated = self._evaluated(split, x)
+        losses = {} if split == "train" else {f"validation_{m + 1}": evaluated[:, m] for m in range(M)}
+        return losses | {name: evaluated[:, M + k] for k, name in enumerate(self._definition.measures)}
 
     def trained(self, theta: Float[Tensor, "R P"]) -> list[nn.Module]:
         """Modules in evaluation with these parameters, of the bound runs."""
-        found = []
+        modules = []
         fixed = self._fixed(theta)
         extra = self._statistics(theta, fixed) if self._parts.statistics else {}
         for r, row in enumerate(theta):
@@ -1078,5 +1072,5 @@ class Networks(Cached, BatchGradients):
                 for name, part in {**dict(module.named_parameters()), **dict(module.named_buffers())}.items():
                     if name in tensors:
                         part.copy_(tensors[name])
-            found.append(module.eval())
-        return found
+            modules.append(module.eval())
+        return modules

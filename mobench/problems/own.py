@@ -35,7 +35,7 @@ Function = Callable[..., Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Functions:
-    """f(x) and g(x) of one x (P,), each a tensor () or (k,); what draws a start (P,) from a NumPy generator;
+    """f(x) and g(x) of one x (P,), each a tensor () or (k,); a function that draws a start from a generator;
     points (k, M) of the exact front; measures, x (P,) -> () each, by name; a stop rule and a callback. With
     an `arrangement` functions have a dictionary of tensors in place of x. With `data`, functions and measures
     take a batch of samples as well.
@@ -53,9 +53,9 @@ class Functions:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """All that decides the results."""
+        """Returns everything that determines the results."""
         parts: tuple[Any, ...] = (self.objectives, self.constraints, self.start)
-        # the name of a job without what follows is what it was
+        # jobs without the following parts keep the names that they had before these existed
         if self.front is not None or self.measures:
             parts = (*parts, self.front, dict(self.measures))
         if self.arrangement is not None:
@@ -74,7 +74,7 @@ class Functions:
 
     @cached_property
     def measured(self) -> dict[str, Function]:
-        """The measures, of the same."""
+        """The measures, of x (P,), and of a batch where there are data."""
         return {name: self._of_vector(fn) for name, fn in self.measures.items()}
 
     def stacked(self, x: Float[Tensor, " P"], *batch: Tree) -> Float[Tensor, " K"]:
@@ -93,8 +93,8 @@ class Functions:
 
 @dataclass(frozen=True, kw_only=True)
 class Own(Problem):
-    """f_1 .. f_M and g_1 .. g_N <= 0 of a user's own, batched over the runs by torch.func.vmap; a run alone
-    calls them as they are, which costs half as much.
+    """A user's functions f_1 .. f_M and g_1 .. g_N <= 0, batched over the runs by torch.func.vmap; a run
+    alone calls them as they are, which costs half as much.
 
         values (R, P) -> (R, M + N),  row r: (f(x_r), g(x_r));  rows by automatic differentiation
 
@@ -155,10 +155,10 @@ class Own(Problem):
             raise ConfigError(
                 "A start that is drawn between the bounds needs bounds that are finite; give start=."
             )
-        for given in self._given:
-            if len(given) != self.variables:
+        for start in self._starts:
+            if len(start) != self.variables:
                 raise ConfigError(
-                    f"problem.start has {len(given)} coordinates, but there are {self.variables} variables."
+                    f"problem.start has {len(start)} coordinates, but there are {self.variables} variables."
                 )
         object.__setattr__(self, "_functions", functions)
         object.__setattr__(self, "_batched", torch.func.vmap(functions.stacked))
@@ -204,15 +204,13 @@ class Own(Problem):
                     value = self._measured(measure, x.unsqueeze(0))
             except Exception as error:  # whatever a user's function raises is an error of the configuration
                 raise ConfigError(
-                    f"The measure {name!r} fails at the start {_shown(x)}: {type(error).__name__}: {error}"
+                    f"The measure {name!r} fails at the start {_text(x)}: {type(error).__name__}: {error}"
                 ) from error
             if not isinstance(value, Tensor) or value.shape != (1,):
                 raise ConfigError(f"The measure {name!r} must return a tensor () for one x (P,).")
 
     def _check_values(self, x: Float[Tensor, " P"]) -> None:
-        """Values and gradients near the start, as a batch:
-        raises ConfigError for what no method could use.
-        """
+        """Raises ConfigError for values or gradients near the start, as a batch, that no method could use."""
         M, N = self._counts
         names = [f"f_{m + 1}" for m in range(M)] + [f"g_{n + 1}" for n in range(N)]
         rng = generator(0, use="probe")
@@ -233,10 +231,10 @@ class Own(Problem):
             bad = [
                 f"{n} = {v}" for n, v in zip(names, values[0].tolist(), strict=True) if not math.isfinite(v)
             ]
-            raise ConfigError(f"{', '.join(bad)} at the start {_shown(x)}; choose another start=.")
+            raise ConfigError(f"{', '.join(bad)} at the start {_text(x)}; choose another start=.")
         if self.positive and min(values[0, :M].tolist()) < 0.0:
             raise ConfigError(
-                f"positive=True was declared, but f = {_shown(values[0, :M])} at the start {_shown(x)}."
+                f"positive=True was declared, but f = {_text(values[0, :M])} at the start {_text(x)}."
             )
         plain = values.detach()
         slopes = ((plain[2] - plain[3]) / (2.0 * h)).tolist()
@@ -289,12 +287,12 @@ class Own(Problem):
 
     @property
     def callback(self) -> Callable[[int, Any], object] | None:
-        """Returns the user's own measures, at each recorded step."""
+        """Returns the user's measures, at each recorded step."""
         return self._functions.callback
 
     @property
     def stop(self) -> Callable[[Any], Any] | None:
-        """The user's own stop rule."""
+        """The user's stop rule."""
         return self._functions.stop
 
     def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R K"]:
@@ -303,19 +301,19 @@ class Own(Problem):
         return self._batched(x)
 
     @property
-    def _given(self) -> Sequence[Sequence[float | int]]:
-        """Starts that were given: none, one, or one for each preference."""
+    def _starts(self) -> Sequence[Sequence[float | int]]:
+        """Starts of the kind `given`: none, one, or one for each preference."""
         if self.start["kind"] != "given":
             return ()
-        found: Sequence[Any] = self.start["value"]
-        return found if hasattr(found[0], "__len__") else (found,)
+        value: Sequence[Any] = self.start["value"]
+        return value if hasattr(value[0], "__len__") else (value,)
 
     def _theta(self, seed: int, preference: int = 0) -> Float[Tensor, " P"]:
         """The start of a seed and a preference."""
         kind = self.start["kind"]
         if kind == "given":
-            given = self._given[preference if len(self._given) > 1 else 0]
-            return torch.tensor([float(v) for v in given], dtype=torch.float64)
+            start = self._starts[preference if len(self._starts) > 1 else 0]
+            return torch.tensor([float(v) for v in start], dtype=torch.float64)
         if kind == "in_bounds":
             low, high = _interval(self.bounds or (), self.variables) or ((), ())
             rng = generator(seed, problem=self.name, use="start")
@@ -338,14 +336,14 @@ class Own(Problem):
             ) from error
         if row.shape != (self.variables,) or not bool(torch.isfinite(row).all()):
             raise ConfigError(
-                f"start(rng) returned {_shown(row)}; it must be a finite vector of shape ({self.variables},)."
+                f"start(rng) returned {_text(row)}; it must be a finite vector of shape ({self.variables},)."
             )
         return row.detach()
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
-        if len(self._given) > 1 and len(self._given) != len(runs.all):
+        if len(self._starts) > 1 and len(self._starts) != len(runs.all):
             raise ConfigError(
-                f"start has {len(self._given)} rows, but the job has {len(runs.all)} preferences; give one "
+                f"start has {len(self._starts)} rows, but the job has {len(runs.all)} preferences; give one "
                 "start, or one for each preference."
             )
         if self.start["kind"] in ("given", "sampler", "in_bounds"):
@@ -354,7 +352,7 @@ class Own(Problem):
         return super().initial(runs)
 
     def front(self, k: int) -> Float[Tensor, "k2 M"] | None:
-        """At most k of the points that were given as the front."""
+        """At most k points of the user's front."""
         front = self._functions.front
         if front is None or len(front) <= k:
             return front
@@ -385,7 +383,7 @@ def _interval(bounds: Any, P: int) -> tuple[tuple[float, ...], tuple[float, ...]
     return ends[0], ends[1]
 
 
-def _shown(x: Tensor) -> str:
+def _text(x: Tensor) -> str:
     """A vector in a message."""
     values = [f"{v:.4g}" for v in x.detach().reshape(-1)[:6].tolist()]
     return (
@@ -422,7 +420,7 @@ def _size(
             again = fn(x, *batch)
     except Exception as error:
         raise ConfigError(
-            f"{name} fails at the start {_shown(x)}: {type(error).__name__}: {error}\n{takes}."
+            f"{name} fails at the start {_text(x)}: {type(error).__name__}: {error}\n{takes}."
         ) from error
     if not isinstance(value, torch.Tensor):
         what = (

@@ -1,4 +1,4 @@
-"""Functions of a user's own and of samples; `mobench.objectives(..., data=...)` makes them.
+"""A user's functions of x and of samples; `mobench.objectives(..., data=...)` makes them.
 
 f_m(x) = mean over the samples of a batch,   the user's f(x, batch);   g_n alike
 """
@@ -91,8 +91,8 @@ class OwnSampled(Cached, Own, Sampled):
         if len(x) == 1:
             one = mapped(lambda t: t[0], seen) if each else seen
             return stacked(x.squeeze(0), one).unsqueeze(0)
-        found: Tensor = torch.func.vmap(stacked, in_dims=(0, 0 if each else None))(x, seen)
-        return found
+        values: Tensor = torch.func.vmap(stacked, in_dims=(0, 0 if each else None))(x, seen)
+        return values
 
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
         return super().facts(runs) | samples.facts({"data": self._data})

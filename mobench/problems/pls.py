@@ -1,6 +1,4 @@
-"""Beamforming with physical layer security:  f_i = -E R_i,  g_i = E C_i - C_th <= 0,
-over |W|_F^2 <= power.
-"""
+"""Beamforming with physical layer security:  f_i = -E R_i,  g_i = E C_i - C_th <= 0,  |W|_F^2 <= power."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ CHUNK = 2_000_000
 
 @lru_cache(maxsize=256)
 def _channels(seed: int, antennas: int, users: int) -> Float[Tensor, "1 C H"]:
-    """[Re h, Im h] of h ~ CN(0, I), users first, then the eavesdropper; each keyed by its own name."""
+    """[Re h, Im h] of h ~ CN(0, I), users first, then the eavesdropper; each keyed by its name."""
     h = []
     for channel in [*(f"user{i + 1}" for i in range(users)), "eavesdropper"]:
         rng = generator(seed, problem="pls", use="channel", channel=channel, antennas=antennas)
@@ -54,9 +52,7 @@ def _held_out(seed: int, samples: int, width: int) -> Float[Tensor, "1 B D"]:
 
 
 class Systems(NamedTuple):
-    """The S = 3m expectations E log(1 + Q) behind the values: all users', the others',
-    and one user's to the spy.
-    """
+    """The S = 3m expectations E log(1 + Q) of the values: all users', the others', one user's to the spy."""
 
     channel: Int[Tensor, " S"]
     scale: Float[Tensor, "S m"]  # 1/sigma for the columns of W that count, else 0
@@ -89,9 +85,15 @@ def _systems(
         delta = torch.tensor([errors[0]] * 2 * m + [errors[1]] * m, dtype=torch.float64)
         s = torch.arange(math.log(32.0), math.log(1e-6 / (1.0 + largest)), -step, dtype=torch.float64)
         t = s.exp()
-        found = (mask / sigma2.sqrt().unsqueeze(1), delta.square().unsqueeze(1), t, step * torch.exp(-t), eye)
+        tensors = (
+            mask / sigma2.sqrt().unsqueeze(1),
+            delta.square().unsqueeze(1),
+            t,
+            step * torch.exp(-t),
+            eye,
+        )
         return Systems(
-            torch.cat([user, user, spy]).to(device), *(v.to(device=device, dtype=dtype) for v in found)
+            torch.cat([user, user, spy]).to(device), *(v.to(device=device, dtype=dtype) for v in tensors)
         )
 
 
@@ -109,7 +111,7 @@ class Instances:
 
 @lru_cache(maxsize=64)
 def _solved(solve: Solve, instances: Instances) -> Float[Tensor, "I M"]:
-    """z of each instance, found once in a process."""
+    """z of each instance, computed once in a process."""
     return solve(instances.problem, instances.count)
 
 
@@ -167,7 +169,7 @@ class PLS(Sampled):
     ideal: str | Sequence[Real] = "bound"
     start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "normal", "scale": 0.5})
     steps: int = 2000
-    _given: Tensor | None = field(default=None, init=False, repr=False, compare=False)
+    _hhat: Tensor | None = field(default=None, init=False, repr=False, compare=False)
     _solve: Solve | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -228,29 +230,27 @@ class PLS(Sampled):
 
     def bind(self: This, runs: Runs) -> This:
         """With channel_seed None, the run's seed makes its channels: all preferences of a seed share them."""
-        if self.channel_seed is not None or self._given is not None:  # channels that were given stay
+        if self.channel_seed is not None or self._hhat is not None:  # channels of `with_channels` stay
             return self
         h = [_channels(int(s), self.antennas, self.users) for s in runs.seeds]
         return self.with_channels(torch.cat(h).to(runs.seeds.device))
 
     def with_channels(self: This, h: Float[Tensor, "I C H"]) -> This:
-        """The same problem on the given channels [Re hhat, Im hhat], users first;
-        I = 1 or one instance per run.
-        """
+        """The same problem on channels [Re hhat, Im hhat], users first, of one instance or of each run."""
         if h.shape[1:] != (self.users + 1, 2 * self.antennas):
             raise ConfigError(
                 f"The channels have shape {tuple(h.shape)}, but expected (I, users + 1, 2 antennas) = "
                 f"(I, {self.users + 1}, {2 * self.antennas})."
             )
         other = copy.copy(self)
-        object.__setattr__(other, "_given", h)
+        object.__setattr__(other, "_hhat", h)
         return other
 
     @property
     def channels(self) -> Float[Tensor, "I C H"]:
         """[Re hhat, Im hhat] of the users, then of the eavesdropper, float64; I = 1 or the number of runs."""
-        if self._given is not None:
-            return self._given
+        if self._hhat is not None:
+            return self._hhat
         if self.channel_seed is None:
             raise ConfigError("problem.channel_seed=null draws channels for each run; call bind(runs) first.")
         return _channels(self.channel_seed, self.antennas, self.users)
@@ -279,7 +279,7 @@ class PLS(Sampled):
     def with_ideal_by(self: This, solve: Solve) -> This:
         """The same problem; with ideal="extremes" `solve` finds its ideal point.
 
-        `solve` is given the problem, bound to m runs of each of I instances one after the other, and I.
+        The arguments of `solve` are the problem, bound to m runs of each of I instances in turn, and I.
         """
         other = copy.copy(self)
         object.__setattr__(other, "_solve", solve)
@@ -310,8 +310,8 @@ class PLS(Sampled):
     ) -> Float[Tensor, "R K"]:
         if batch is None:
             return self._expected(x)
-        own, interference, leak, _ = self._sampled(x, batch)
-        return self._stack(torch.log1p(own / interference).mean(1), torch.log1p(leak / self._spy).mean(1))
+        signal, interference, leak, _ = self._sampled(x, batch)
+        return self._stack(torch.log1p(signal / interference).mean(1), torch.log1p(leak / self._spy).mean(1))
 
     def linearize(
         self, x: Float[Tensor, "R P"], batch: Float[Tensor, "R B D"] | None = None
@@ -319,8 +319,8 @@ class PLS(Sampled):
         """Closed form of a sample; None for the expectations."""
         if batch is None:
             return None
-        own, interference, leak, (a, re, im) = self._sampled(x, batch)
-        V = self._stack(torch.log1p(own / interference).mean(1), torch.log1p(leak / self._spy).mean(1))
+        signal, interference, leak, (a, re, im) = self._sampled(x, batch)
+        V = self._stack(torch.log1p(signal / interference).mean(1), torch.log1p(leak / self._spy).mean(1))
         m = self.users
         n = self.antennas
 
@@ -330,7 +330,7 @@ class PLS(Sampled):
             eye = torch.eye(m, dtype=x.dtype, device=x.device)
             # d(value)/dq, with the 2 of dq and the mean over the batch: users (R, B, i, l), eavesdropper
             # (R, B, l)
-            by_total = (1.0 / (own + interference)).unsqueeze(-1)
+            by_total = (1.0 / (signal + interference)).unsqueeze(-1)
             factor = 2.0 / (B * LN2)
             user = (((1.0 - eye) / interference.unsqueeze(-1)) - by_total) * factor
             spy = factor / (self._spy + leak)
@@ -357,9 +357,7 @@ class PLS(Sampled):
     def _sampled(
         self, x: Float[Tensor, "R P"], batch: Float[Tensor, "R2 B D"]
     ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor, Tensor]]:
-        """q_ii, sigma_i^2 + sum_{l != i} q_il and q_el (R, B, m); channels a (R, B, m+1, 2n),
-        h^H w (R, B, m+1, m).
-        """
+        """q_ii, sigma_i^2 + sum_{l != i} q_il, q_el (R, B, m); h (R, B, m+1, 2n), h^H w (R, B, m+1, m)."""
         m = self.users
         n = self.antennas
         R = len(x)
@@ -377,9 +375,9 @@ class PLS(Sampled):
         im = product[..., m:]
         q = re * re + im * im
         users = q[:, :, :m]
-        own = torch.diagonal(users, dim1=-2, dim2=-1)
+        signal = torch.diagonal(users, dim1=-2, dim2=-1)
         others = 1.0 - torch.eye(m, dtype=x.dtype, device=x.device)
-        return own, self.noise + (users * others).sum(-1), q[:, :, m], (a, re, im)
+        return signal, self.noise + (users * others).sum(-1), q[:, :, m], (a, re, im)
 
     # expectations
 
@@ -415,8 +413,8 @@ class PLS(Sampled):
         per_sample = len(x) * (self.users + 1) * 2 * max(self.users, self.antennas)
         first = second = torch.zeros(len(x), 2 * self.users, dtype=torch.float64, device=x.device)
         for part in noise.split(max(1, CHUNK // per_sample), 1):
-            own, interference, leak, _ = self._sampled(x, part)
-            V = self._stack(torch.log1p(own / interference), torch.log1p(leak / self._spy)).double()
+            signal, interference, leak, _ = self._sampled(x, part)
+            V = self._stack(torch.log1p(signal / interference), torch.log1p(leak / self._spy)).double()
             first = first + V.sum(1)
             second = second + V.square().sum(1)
         mean = first / samples
@@ -440,8 +438,7 @@ def _times_i(z: Float[Tensor, "*R H"], n: int) -> Float[Tensor, "*R H"]:
 
 
 def _eliminate(K: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """log det K and b^H K^-1 b for Hermitian positive definite K (..., m, m), b (..., m): elimination, m
-    rank-one steps.
+    """log det K and b^H K^-1 b of Hermitian positive definite K (..., m, m), by m rank-one eliminations.
 
     Differentiable, without pivots, and all systems at once: m is small.
     """

@@ -1,5 +1,4 @@
-"""Engineering design problems of the RE suite in closed form, variables in [0, 1], objectives in units of
-the front.
+"""Engineering designs of the RE suite in closed form: variables in [0, 1], objectives in units of the front.
 
     f = (F(low + (high - low) x) - ideal) / (nadir - ideal),   F as Tanabe and Ishibuchi print it
 
@@ -368,11 +367,11 @@ class RE(Problem):
     def values(self, x: Float[Tensor, "R P"], batch: Tensor | None = None) -> Float[Tensor, "R M"]:
         design = DESIGNS[self.which]
         low = x.new_tensor(design.low)
-        own = low + (x.new_tensor(design.high) - low) * x
-        return self.scaled(torch.stack(design.F(own.unbind(1)), dim=1))
+        variables = low + (x.new_tensor(design.high) - low) * x
+        return self.scaled(torch.stack(design.F(variables.unbind(1)), dim=1))
 
     def front(self, k: int) -> Float[Tensor, "k2 M"]:
-        """k points (RE21), or as many of them as are kept."""
+        """k points on a known curve, else at most k points of `re_fronts.csv`."""
         if self.which not in CURVES:
             return self.scaled(torch.from_numpy(_computed_front(self.which)[:k]))
         x_of, low, high = CURVES[self.which]

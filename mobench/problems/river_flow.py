@@ -1,6 +1,4 @@
-"""Regression of eight river flows:  f_m = mean squared error of output m on the training rows,
-in units of its variance (RF1).
-"""
+"""Regression of eight river flows (RF1):  f_m = mean squared error of output m / its variance."""
 
 from __future__ import annotations
 
@@ -23,8 +21,7 @@ PART = 1024  # rows of a product of which only a sum is kept
 
 @dataclass(frozen=True, kw_only=True)
 class RiverFlow(TrainTest):
-    """The flow at eight gauges 48 hours ahead, from all flows now and up to 60 hours before, by one
-    perceptron 64-hidden-8.
+    """The flow at eight gauges 48 hours ahead, by a perceptron 64-hidden-8 from those of the last 60 hours.
 
         f_m(theta) = (1/N) sum_i  (W_2 tanh(W_1 x_i + b_1) + b_2 - y_i)_m^2,   m = 1..8
 
@@ -99,7 +96,7 @@ class RiverFlow(TrainTest):
         return self.flows.train_targets.var(0, correction=0)
 
     def bind(self, runs: Runs) -> RiverFlow:
-        """The same; a missing file or an impossible size is an error now, not in the first step."""
+        """Returns the problem; a missing file or an impossible size is an error now, not in a step."""
         _ = self.flows
         return self
 
@@ -163,5 +160,5 @@ class RiverFlow(TrainTest):
         with torch.no_grad():
             z = self.network.forward(x, inputs.expand(len(x), -1, -1))[0]
             loss = (z - targets).square().mean(1)
-        named = {f"test_loss_{m + 1}": loss[:, m] for m in range(len(TARGETS))}
-        return named | {"test_loss_mean": loss.mean(1), "test_loss_max": loss.amax(1)}
+        losses = {f"test_loss_{m + 1}": loss[:, m] for m in range(len(TARGETS))}
+        return losses | {"test_loss_mean": loss.mean(1), "test_loss_max": loss.amax(1)}

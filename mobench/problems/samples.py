@@ -1,4 +1,4 @@
-"""A user's data where a problem computes with them, and what its rows record of them."""
+"""A user's data on the device of a problem, and the facts about them that its rows record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mobench.models.stacked import Tree, cast, leaves, mapped
 
 
 def held(cache: Cache, split: str, table: Table, x: Tensor) -> Tree:
-    """All samples of a table, on the device and in the type of x, where they are put once.
+    """All samples of a table, on the device and in the type of x; moved once.
 
     Args:
         split: the name of the table in the cache.
@@ -30,11 +30,11 @@ def held(cache: Cache, split: str, table: Table, x: Tensor) -> Tree:
 
 def facts(tables: Mapping[str, Table | None]) -> dict[str, Any]:
     """Returns the size and the SHA-256 of each table that there is."""
-    found: dict[str, Any] = {}
+    recorded: dict[str, Any] = {}
     for name, table in tables.items():
         if table is not None:
-            found |= {f"{name}_sha256": _digest(table), f"{name}_size": table.size}
-    return found
+            recorded |= {f"{name}_sha256": _digest(table), f"{name}_size": table.size}
+    return recorded
 
 
 def _digest(table: Table) -> str:

@@ -109,9 +109,7 @@ class VLMOP2(Problem):
         return F, lambda: (E * twice).unsqueeze(-1) * D
 
     def _parts(self, x: Float[Tensor, "R P"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """f (R, 2), the exponentials E (R, 2), D = x - c (R, 2, P) and 2s: five kernels;
-        the rows take two more.
-        """
+        """f (R, 2), the exponentials E (R, 2), D = x - c (R, 2, P) and 2s, by five kernels."""
         c, s, minus_s, twice = _constants(self.n, self.scale, x.dtype, x.device)
         D = x.unsqueeze(1) - c
         E = torch.linalg.vecdot(D, D).neg_().exp_()

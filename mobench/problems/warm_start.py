@@ -1,6 +1,4 @@
-"""A start that linear scalarization has trained: so many steps of AdamW on the mean of the objectives,
-kept on disk.
-"""
+"""Starts trained by linear scalarization (AdamW on the mean of the objectives), kept on disk."""
 
 from __future__ import annotations
 
@@ -74,23 +72,23 @@ def _row(
     device: torch.device,
 ) -> Float[Tensor, "1 P"]:
     axes = {"problem": key, "steps": steps, "step_size": step_size, "batch_size": batch_size}
-    own = seed_for(seed, use="start", first=digest_of(theta.numpy()), **axes)
-    kept = cache_root() / f"start-{problem.name}-{own:016x}.npy"
-    with _alone(kept):  # jobs of a sweep that start there wait for the one that trains it
-        if not kept.is_file():
-            _train(problem, seed, theta, steps, step_size, batch_size, device, kept)
-        return torch.from_numpy(np.load(kept, allow_pickle=False)).double()
+    key_of_start = seed_for(seed, use="start", first=digest_of(theta.numpy()), **axes)
+    path = cache_root() / f"start-{problem.name}-{key_of_start:016x}.npy"
+    with _alone(path):  # jobs of a sweep that start there wait for the one that trains it
+        if not path.is_file():
+            _train(problem, seed, theta, steps, step_size, batch_size, device, path)
+        return torch.from_numpy(np.load(path, allow_pickle=False)).double()
 
 
 @contextlib.contextmanager
-def _alone(kept: Path) -> Iterator[None]:
-    """Hold a file for writing; others wait. The lock ends with its process however that ends."""
+def _alone(path: Path) -> Iterator[None]:
+    """Holds a file for writing, while others wait; the lock ends with its process, however that ends."""
     try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        handle = kept.with_suffix(".lock").open("a")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = path.with_suffix(".lock").open("a")
     except OSError as error:
         raise DataError(
-            f"The start could not be stored in {kept.parent}: {error}. "
+            f"The start could not be stored in {path.parent}: {error}. "
             "Choose another folder with MOBENCH_CACHE=DIR."
         ) from error
     with handle:
@@ -106,14 +104,14 @@ def _train(
     step_size: float,
     batch_size: int,
     device: torch.device,
-    kept: Path,
+    path: Path,
 ) -> None:
     x = theta.to(device, torch.float32, copy=True).requires_grad_(True)
     optimizer = torch.optim.AdamW([x], lr=step_size, foreach=False)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, step_size, total_steps=steps + 1, anneal_strategy="linear", cycle_momentum=False
     )
-    partial = kept.with_suffix(".pt")
+    partial = path.with_suffix(".pt")
     t = 0
     if partial.is_file():
         state = torch.load(partial, weights_only=True, map_location=device)
@@ -141,13 +139,13 @@ def _train(
                 }
                 _write(partial, lambda buffer, now=now: torch.save(now, buffer))
                 saved = time.monotonic()
-    found = x.detach().cpu()
-    if not bool(found.isfinite().all()):
+    trained = x.detach().cpu()
+    if not bool(trained.isfinite().all()):
         raise ConfigError(
             f"The start of {problem.name} diverged (seed {seed}); "
             f"choose problem.start.step_size below {step_size}."
         )
-    _write(kept, lambda buffer: np.save(buffer, found.numpy(), allow_pickle=False))
+    _write(path, lambda buffer: np.save(buffer, trained.numpy(), allow_pickle=False))
     partial.unlink(missing_ok=True)
 
 

@@ -58,7 +58,7 @@ def _illustrated(page: Path, site: Site) -> None:
 
 
 def _judged(index: Path, site: Site) -> None:
-    """Writes the pages of results and, beside the first one, the record of all verdicts."""
+    """Writes the pages of results and, beside the index, the record of all verdicts."""
     for name, text in result_pages(site, index.parent / "images").items():
         write_atomic(index.with_suffix("") / f"{name}.md" if name else index, text.encode())
     record = [json.dumps(v) for v in records(site)]
@@ -92,17 +92,17 @@ def complete(root: Path, expected: Iterable[str]) -> None:
         )
 
 
-def _pictured(site: Site, findings: Path | None, tiles: Path | None) -> None:
+def _pictured(site: Site, page: Path | None, wall_file: Path | None) -> None:
     """Writes the gallery of findings with its pictures, and the wall of claims."""
-    if findings is not None:
-        found = gallery.findings()
-        write_atomic(findings, gallery.page(site, found).encode())
-        for name, data in gallery.pictures(site, found).items():
-            write_atomic(findings.parent / "images/findings" / name, data)
-        print(f"findings: {findings}")
-    if tiles is not None:
-        write_atomic(tiles, wall(site).encode())
-        print(f"wall: {tiles}")
+    if page is not None:
+        findings = gallery.findings()
+        write_atomic(page, gallery.page(site, findings).encode())
+        for name, data in gallery.pictures(site, findings).items():
+            write_atomic(page.parent / "images/findings" / name, data)
+        print(f"findings: {page}")
+    if wall_file is not None:
+        write_atomic(wall_file, wall(site).encode())
+        print(f"wall: {wall_file}")
 
 
 def main(arguments: Sequence[str]) -> int:

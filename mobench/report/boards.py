@@ -41,7 +41,7 @@ class Score:
 
 @dataclass(frozen=True)
 class ScoreBoard:
-    """A board of the comparison: its methods in order; problems that rank, and others that are shown."""
+    """A board of the comparison: its methods in order, problems that rank them, and others beside those."""
 
     name: str
     title: str
@@ -70,7 +70,7 @@ def score_boards(site: Site) -> list[ScoreBoard]:
     head, body = parsed(site.assets[entry.csv].decode())
     rows = [dict(zip(head, row, strict=True)) for row in body]
     by_board = {name: [row for row in rows if row.get("board") == name] for name in SCORES}
-    return [_scored(name, entry, own) for name, own in by_board.items() if own]
+    return [_scored(name, entry, lines) for name, lines in by_board.items() if lines]
 
 
 def _scored(name: str, entry: Entry, rows: Sequence[dict[str, str]]) -> ScoreBoard:
@@ -86,14 +86,14 @@ def _scored(name: str, entry: Entry, rows: Sequence[dict[str, str]]) -> ScoreBoa
             float(row["p (Holm)"]) if row["p (Holm)"] else None,
             float(row["reached"]),
             float(row["feasible"]),
-            {found["problem"]: float(found["score"]) for found in ran if found["method"] == row["method"]},
+            {line["problem"]: float(line["score"]) for line in ran if line["method"] == row["method"]},
         )
         for row in rows
         if row["problem"] == "all" and row["place"]
     ]
-    listed = {line.name for line in lines}
+    ranked_names = {line.name for line in lines}
     below = [row for row in rows if row["problem"] == "all" and not row["place"]]
-    absent = {row["method"]: row["note"] for row in [*each, *below] if row["method"] not in listed}
+    absent = {row["method"]: row["note"] for row in [*each, *below] if row["method"] not in ranked_names}
     ranked = dict.fromkeys(row["problem"] for row in ran if row["note"] != "not ranked")
     beside = dict.fromkeys(row["problem"] for row in ran if row["problem"] not in ranked)
     return ScoreBoard(name, SCORES[name], entry, list(ranked), list(beside), lines, absent)

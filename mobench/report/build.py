@@ -1,7 +1,7 @@
 """From outputs/ to a static site that opens from disk. Reads artifact and job folders, computes nothing new.
 
-    outputs/report/index.html              papers and their artifacts; beside it claims.html, boards.html,
-                                           and data.html, each with all of a kind
+    outputs/report/index.html              papers and their artifacts; beside it claims.html, boards.html
+                                           and data.html
     outputs/report/artifacts/<id>.html     a page per artifact; kept/<id>.html per artifact that is drawn from
                                            kept rows
     outputs/report/data/<name>.html        a page per data set
@@ -45,7 +45,7 @@ def write(site: Site, target: Path) -> Path:
     names = _thumbnails(site)
     written = [_write(target, name, data) for name, data in (styles() | site.assets).items()]
     for page, name in names.items():
-        if not (target / name).is_file():  # its name holds the figure's digest: what is there is right
+        if not (target / name).is_file():  # its name holds the figure's digest: an existing file is right
             (entry,) = (e for e in site.everything if e.page == page)
             _write(target, name, _thumbnail(site.assets[f"{entry.assets}/figure.png"]))
         written.append(name)
@@ -55,7 +55,7 @@ def write(site: Site, target: Path) -> Path:
 
 
 def _write(target: Path, name: str, data: bytes) -> str:
-    """Write a file unless it is there already; its name."""
+    """Writes a file unless it is there already, and returns its name."""
     path = target / name
     if not path.is_file() or path.read_bytes() != data:
         write_atomic(path, data, durable=False)
@@ -63,7 +63,7 @@ def _write(target: Path, name: str, data: bytes) -> str:
 
 
 def _thumbnails(site: Site) -> dict[str, str]:
-    """The address of each artifact's small figure, by the artifact's page."""
+    """Returns the address of each artifact's small figure, by the artifact's page."""
     drawn = {e.page: e for e in site.everything if e.figure}
     digests = {
         page: sha256(site.assets[f"{e.assets}/figure.png"]).hexdigest()[:12] for page, e in drawn.items()
@@ -81,7 +81,7 @@ def _thumbnail(png: bytes) -> bytes:
 
 
 def _remove_stale(target: Path, written: Iterable[str]) -> None:
-    """Removes pages and files of artifacts that are gone, and pages of jobs, which reports once had."""
+    """Removes pages and files of artifacts that are gone, and pages of jobs, which older reports had."""
     known = set(written)
     for part in ("assets", "artifacts", "kept", "runs", "data"):
         for path in sorted((target / part).rglob("*"), reverse=True):

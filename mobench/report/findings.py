@@ -1,7 +1,7 @@
-"""The gallery of findings, docs/findings.md: what the papers print, what happens, and why.
+"""The gallery of findings, docs/findings.md: printed and measured results, and why they differ.
 
-`experiments/findings.yaml` has the words; measured values and verdicts are those of the claims that it names,
-and the picture is that of the first artifact among them.
+`experiments/findings.yaml` has the words; measured values and verdicts come from the claims that it lists,
+and the picture from the first artifact among them.
 """
 
 from __future__ import annotations
@@ -65,22 +65,22 @@ def findings() -> list[Finding]:
     return out
 
 
-def page(site: Site, found: list[Finding]) -> str:
+def page(site: Site, entries: list[Finding]) -> str:
     """Returns the page as Markdown.
 
     Raises:
         MobenchError: A claim that a finding names was not judged.
     """
     known = _records(site)
-    shown = pictures(site, found)
+    images = pictures(site, entries)
     lines = [HEAD]
-    for finding in found:
+    for finding in entries:
         paper = paper_info(finding.paper)
         lines += [f"## {finding.title}", ""]
         lines += [f"**{md(paper.short)} prints:** {finding.printed.strip()}", ""]
         lines += [f"**What happens:** {finding.happens.strip()}", ""]
         alt = f"{finding.picture}, drawn from our runs"
-        if finding.image in shown:
+        if finding.image in images:
             lines += [f"![{alt}](images/findings/{finding.image})", ""]
         lines += ["| claim | measured | verdict |", "| --- | --- | --- |"]
         for artifact, ids in finding.evidence.items():
@@ -117,11 +117,11 @@ def _line(evidence: Evidence) -> str:
     return f"| {md(claim.statement)} | {md(measured)}{more} | {verdict}, {claim.scale} scale |"
 
 
-def pictures(site: Site, found: list[Finding]) -> dict[str, bytes]:
+def pictures(site: Site, entries: list[Finding]) -> dict[str, bytes]:
     """Returns the figures that the page shows, by the names of their copies; a table has none."""
     known = _records(site)
     out: dict[str, bytes] = {}
-    for finding in found:
+    for finding in entries:
         first = known.get((finding.picture, finding.evidence[finding.picture][0]))
         if first is not None and first.entry.figure is not None:
             out[finding.image] = site.assets[f"{first.entry.assets}/figure.png"]

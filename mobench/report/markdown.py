@@ -29,19 +29,19 @@ from mobench.report.words import duration
 
 
 def md(value: str) -> str:
-    """Text of a Markdown table cell: one line, nothing interpreted."""
+    """Returns the text of a Markdown table cell: one line, nothing interpreted."""
     value = " ".join(value.split())
     value = re.sub(r"([\\|*`~\[\]]|(?<!\w)_|_(?!\w))", r"\\\1", value)
     return value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def anchor(heading: str) -> str:
-    """The address of a heading on its page, as GitHub and the documentation's site make it."""
+    """Returns the address of a heading on its page, as GitHub and the documentation's site make it."""
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
 def code(value: str) -> str:
-    """Text of inline code, with whatever fences it needs."""
+    """Returns inline code, with the fences that it needs."""
     value = " ".join(value.split()).replace("|", "\\|")
     fence = "``" if "`" in value else "`"
     return f"{fence}{value}{fence}"
@@ -52,27 +52,27 @@ ROOM = 180  # letters of a cell
 
 def shortened(measured: str) -> str:
     """Returns as many of the measured numbers, whole, as a cell has room for."""
-    kept, *others = measured.split("; ")
-    while others and len(f"{kept}; {others[0]}") <= ROOM:
-        kept = f"{kept}; {others.pop(0)}"
-    return kept
+    text, *others = measured.split("; ")
+    while others and len(f"{text}; {others[0]}") <= ROOM:
+        text = f"{text}; {others.pop(0)}"
+    return text
 
 
 def spoken(counts: Iterable[tuple[Mark, int]]) -> str:
-    """Claims per verdict, in words: 2 reproduced, 9 not reproduced."""
+    """Writes claims per verdict, in words: 2 reproduced, 9 not reproduced."""
     return ", ".join(f"{n} {v.name}" for v, n in counts if n) or "no claims"
 
 
 def cell(counts: Iterable[tuple[Mark, int]]) -> str:
-    """Claims per verdict, in one cell: ✓ 45 ◐ 10 ✗ 6 ○ 36."""
+    """Writes claims per verdict, in one cell: ✓ 45 ◐ 10 ✗ 6 ○ 36."""
     parts = [f"{v.symbol}&nbsp;{n}" for v, n in counts if n and v.key in CLAIMS]
     return " ".join(parts) or "–"
 
 
 def own_checks(counts: Iterable[tuple[Mark, int]]) -> str:
-    """Our own checks: 12 passed, 1 failed, 2 undecided."""
-    said = [f"{n} {v.name.removeprefix('check ')}" for v, n in counts if n and v.key in CHECKS]
-    return ", ".join(said) or "–"
+    """Writes checks of ours per verdict: 12 passed, 1 failed, 2 undecided."""
+    parts = [f"{n} {v.name.removeprefix('check ')}" for v, n in counts if n and v.key in CHECKS]
+    return ", ".join(parts) or "–"
 
 
 COUNTED = (
@@ -84,9 +84,7 @@ LEGEND = ", ".join(f"{v.symbol} {v.name}" for v in VERDICTS.values() if v.key in
 
 
 def papers_markdown(site: Site) -> str:
-    """A line per paper: what `make reproduce` prints, what kept rows say,
-    the command that draws all of its artifacts.
-    """
+    """Returns a line per paper: verdicts of `make reproduce` and of kept rows, and its command."""
     scales = ", ".join(scales_of(site.entries)) or "–"
     kept = ", ".join(scales_of(site.kept)) or "–"
     lines = [
@@ -101,16 +99,16 @@ def papers_markdown(site: Site) -> str:
         name: str,
         known: int,
         entries: Sequence[Entry],
-        own: Sequence[Entry],
+        kept_entries: Sequence[Entry],
         best: Sequence[Evidence],
         checks: Sequence[Evidence],
         command: str,
     ) -> str:
         drawn = sum(e.built for e in entries)
-        of = f"{drawn}" if drawn == known else f"{drawn} of {known}"
-        cells = [cell(tally(best)), cell(count(entries)), cell(count(own))]
+        size = f"{drawn}" if drawn == known else f"{drawn} of {known}"
+        cells = [cell(tally(best)), cell(count(entries)), cell(count(kept_entries))]
         cells.append(own_checks(tally(checks, CHECKS)))
-        return f"| {name} | {of} | {' | '.join(cells)} | {code(command)} |"
+        return f"| {name} | {size} | {' | '.join(cells)} | {code(command)} |"
 
     for paper in site.papers:
         known = len(paper.entries) + len(paper.waiting)
@@ -148,9 +146,7 @@ def scales_of(entries: Iterable[Entry]) -> list[str]:
 
 
 def paper_markdown(id: str, site: Site) -> str:
-    """A line per artifact of one paper and scale: what it is, its verdicts, what it took to run and draw,
-    its command.
-    """
+    """Returns a table with a line per artifact of one paper and scale: its verdicts, time and command."""
     lines = [
         "| artifact | title | scale | claims | checks | time | command |",
         "| --- | --- | --- | --- | --- | --- | --- |",
@@ -171,14 +167,15 @@ def paper_markdown(id: str, site: Site) -> str:
 
 
 def pictures_markdown(id: str, site: Site) -> tuple[str, dict[str, bytes]]:
-    """The figures that the page of a paper shows, from the rows of the largest scale that were drawn, and the
-    pictures themselves by the names of their copies.
+    """Returns the Markdown of the figures on a paper's page, and the pictures by the names of their copies.
+
+    Kept rows are preferred to those of `make reproduce`.
 
     Raises:
         MobenchError: an artifact that paper.yaml names has no figure.
     """
     lines: list[str] = []
-    found: dict[str, bytes] = {}
+    pictures: dict[str, bytes] = {}
     drawn = {e.name: e for p in site.papers if p.id == id for e in [*p.entries, *p.kept] if e.figure}
     for name in paper_info(id).pictures:
         if name not in drawn:
@@ -187,14 +184,14 @@ def pictures_markdown(id: str, site: Site) -> tuple[str, dict[str, bytes]]:
             )
         entry = drawn[name]
         image = f"{id}_{name}.png"
-        found[image] = site.assets[f"{entry.assets}/figure.png"]
+        pictures[image] = site.assets[f"{entry.assets}/figure.png"]
         lines += [
             f"![{md(entry.title)}](../images/papers/{image})",
             "",
             f"*{md(entry.title)}*, {entry.scale} scale: {code(entry.command)}",
             "",
         ]
-    return "\n".join(lines), found
+    return "\n".join(lines), pictures
 
 
 def verdicts(root: Path) -> list[dict[str, Any]]:

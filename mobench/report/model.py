@@ -18,7 +18,7 @@ from mobench.report.words import commit, measured, slug, text
 
 @dataclass(frozen=True)
 class Mark:
-    """One of the verdicts of a claim or a check, or `unreadable`: how it looks and what it means."""
+    """One of the verdicts of a claim or a check, or `unreadable`, with its symbol and meaning."""
 
     key: str
     name: str
@@ -114,8 +114,12 @@ class Entry:
     @property
     def references(self) -> dict[str, list[str]]:
         """Claims of other artifacts that it shows, too, by artifact."""
-        found = self.origin.get("references")
-        return {str(k): [str(c) for c in v] for k, v in found.items()} if isinstance(found, dict) else {}
+        references = self.origin.get("references")
+        return (
+            {str(k): [str(c) for c in v] for k, v in references.items()}
+            if isinstance(references, dict)
+            else {}
+        )
 
     @property
     def label(self) -> str:
@@ -129,9 +133,7 @@ class Entry:
 
     @property
     def command(self) -> str:
-        """The command that makes it; where its rows are logged is left to the reader (provenance.json has
-        all of it).
-        """
+        """The command that makes it, without options of logging (provenance.json has the whole command)."""
         return re.sub(
             r" (logger|progress)=\S+",
             "",
@@ -151,7 +153,7 @@ class Entry:
 
     @property
     def alt(self) -> str:
-        """A description of the picture for those who do not see it."""
+        """A description of the picture for readers who do not see it."""
         words = f"{self.label} of {paper_info(self.paper).short}, drawn from our runs"
         verdicts = ", ".join(f"{n} {v.name}" for v, n in self.counts if n)
         return f"{words}: {self.title}." + (f" Claims: {verdicts}." if verdicts else "")
@@ -169,9 +171,9 @@ class Entry:
 
     @property
     def finished(self) -> dict[str, str]:
-        """By name of a job, how many of its runs finished when the artifact was drawn."""
+        """The number of runs that had finished when the artifact was drawn, by name of the job."""
         runs = self.origin.get("runs")
-        return {str(name): text(said) for name, said in runs.items()} if isinstance(runs, dict) else {}
+        return {str(name): text(ran) for name, ran in runs.items()} if isinstance(runs, dict) else {}
 
     @property
     def shows_data(self) -> bool:
@@ -203,10 +205,10 @@ def best(entries: Iterable[Entry], keys: Sequence[str] = CLAIMS) -> list[Evidenc
     do, the one at the largest scale; of several at one scale, that of the kept rows.
 
     Args:
-        entries: whose claims.
-        keys: of the verdicts that are meant: of claims, or of checks of ours, which are no claims.
+        entries: artifacts with claims.
+        keys: of the verdicts to be taken: `CLAIMS`, or `CHECKS` of ours.
     """
-    found: dict[tuple[str, str], tuple[tuple[bool, int, bool], Evidence]] = {}
+    records: dict[tuple[str, str], tuple[tuple[bool, int, bool], Evidence]] = {}
     for entry in entries:
         for number, claim in enumerate(entry.claims, 1):
             verdict = mark(claim).key
@@ -215,14 +217,14 @@ def best(entries: Iterable[Entry], keys: Sequence[str] = CLAIMS) -> list[Evidenc
             size = SCALES.index(claim.scale) if claim.scale in SCALES else -1
             rank = (verdict not in UNDECIDED, size, entry.kept)
             key = (entry.id, claim.id)
-            if key not in found or rank > found[key][0]:
-                found[key] = (rank, Evidence(entry, number, claim))
-    return [evidence for _, evidence in found.values()]
+            if key not in records or rank > records[key][0]:
+                records[key] = (rank, Evidence(entry, number, claim))
+    return [evidence for _, evidence in records.values()]
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """One artifact with everything that was drawn of it: by `make reproduce`, and from kept rows."""
+    """One artifact with its drawings: by `make reproduce`, and from kept rows."""
 
     entries: Sequence[Entry]
 
@@ -239,12 +241,12 @@ class Artifact:
     @property
     def others(self) -> list[Evidence]:
         """The records of claims and checks that better rows decide, and those that cannot be read."""
-        shown = {id(evidence.claim) for evidence in (*self.claims, *self.checks)}
+        decided = {id(evidence.claim) for evidence in (*self.claims, *self.checks)}
         return [
             Evidence(entry, number, claim)
             for entry in self.entries
             for number, claim in enumerate(entry.claims, 1)
-            if id(claim) not in shown
+            if id(claim) not in decided
         ]
 
 
@@ -314,9 +316,7 @@ class Job:
 
     @property
     def seconds(self) -> float | None:
-        """Wall time of all sessions; at least training and evaluation,
-        where the rows name the last session's alone.
-        """
+        """Wall time of all sessions; training and evaluation where the rows have the last session's alone."""
         wall = measured(self.origin.get("seconds_wall"))
         parts = [measured(self.origin.get(name)) or 0.0 for name in ("seconds_train", "seconds_evaluate")]
         return None if wall is None else max(wall, sum(parts))
@@ -476,20 +476,22 @@ class Site:
     @cached_property
     def data(self) -> list[DataSet]:
         """Data sets that jobs name, by label."""
-        found: dict[str, dict[str, list[Job]]] = {}
+        jobs_by_data: dict[str, dict[str, list[Job]]] = {}
         for job in self.jobs:
             if isinstance(job.facts.get("data"), str):
                 sha = text(job.facts.get("data_sha256"))
-                found.setdefault(job.facts["data"], {}).setdefault(sha, []).append(job)
-        out: list[DataSet] = []
-        for label in sorted(found):
+                jobs_by_data.setdefault(job.facts["data"], {}).setdefault(sha, []).append(job)
+        data_sets: list[DataSet] = []
+        for label in sorted(jobs_by_data):
             short = slug(label)[:60].strip("-")
-            taken = {d.slug for d in out}
-            free = next(
-                s for n in range(1, len(out) + 2) if (s := short if n == 1 else f"{short}-{n}") not in taken
+            taken = {d.slug for d in data_sets}
+            unique = next(
+                s
+                for n in range(1, len(data_sets) + 2)
+                if (s := short if n == 1 else f"{short}-{n}") not in taken
             )
-            out.append(DataSet(free, label, found[label]))
-        return out
+            data_sets.append(DataSet(unique, label, jobs_by_data[label]))
+        return data_sets
 
     @cached_property
     def data_of(self) -> dict[str, DataSet]:
@@ -502,14 +504,14 @@ def counted(claim: Claim) -> bool:
     return claim.source == OWN or not claim.timed
 
 
-def tally(found: Iterable[Evidence], keys: Sequence[str] = CLAIMS) -> list[tuple[Mark, int]]:
+def tally(evidence: Iterable[Evidence], keys: Sequence[str] = CLAIMS) -> list[tuple[Mark, int]]:
     """Returns how many claims have each of these verdicts; claims about times are in no count."""
-    numbers = Counter(mark(evidence.claim).key for evidence in found if counted(evidence.claim))
+    numbers = Counter(mark(one.claim).key for one in evidence if counted(one.claim))
     return [(v, numbers[v.key]) for v in VERDICTS.values() if v.key in keys]
 
 
 def count(entries: Iterable[Entry]) -> list[tuple[Mark, int]]:
-    """Claims per verdict; an artifact or claim that cannot be read counts as one `unreadable`."""
+    """Returns claims per verdict; a claim that cannot be read counts as `unreadable`."""
     numbers = Counter(mark(claim).name for entry in entries for claim in entry.claims if counted(claim))
-    shown = list(VERDICTS.values()) + ([UNREADABLE] if numbers[UNREADABLE.name] else [])
-    return [(v, numbers[v.name]) for v in shown]
+    marks = list(VERDICTS.values()) + ([UNREADABLE] if numbers[UNREADABLE.name] else [])
+    return [(v, numbers[v.name]) for v in marks]

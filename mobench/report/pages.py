@@ -60,13 +60,13 @@ def _environment() -> jinja2.Environment:
 
 
 def styles() -> dict[str, bytes]:
-    """The variables that all pages share."""
+    """Returns style sheet and script, which all pages share."""
     env = _environment()
     return {f"assets/{name}": env.get_template(name).render().encode() for name in ("style.css", "script.js")}
 
 
 def pages(site: Site, thumbnails: dict[str, str]) -> Iterator[tuple[str, bytes]]:
-    """Every page of the report; `thumbnails`: address of the small figure by artifact."""
+    """Yields every page of the report; `thumbnails`: address of the small figure by artifact."""
     env = _environment()
 
     def page(address: str, template: str, **values: Any) -> tuple[str, bytes]:
@@ -100,15 +100,17 @@ def pages(site: Site, thumbnails: dict[str, str]) -> Iterator[tuple[str, bytes]]
             for i, entry in enumerate(group):
                 around = (group[i - 1] if i else None, group[i + 1] if i + 1 < len(group) else None)
                 other = pages_of.get((not entry.kept, entry.id))
-                shown = {id: (pages_of.get((False, id)), claims) for id, claims in entry.references.items()}
-                own = {
+                references = {
+                    id: (pages_of.get((False, id)), claims) for id, claims in entry.references.items()
+                }
+                values = {
                     "paper": paper,
                     "e": entry,
                     "around": around,
                     "runtime": runtime(entry, site),
                     "group": group,
                 }
-                yield page(entry.file, "artifact.html", here="", other=other, shown=shown, **own)
+                yield page(entry.file, "artifact.html", here="", other=other, references=references, **values)
     for data in site.data:
         yield page(
             data.page,
@@ -120,28 +122,27 @@ def pages(site: Site, thumbnails: dict[str, str]) -> Iterator[tuple[str, bytes]]
         )
 
 
-# what is said on the pages
-
-
 def _sizes(data: DataSet) -> dict[str, list[tuple[str, str]]]:
-    """Per SHA-256, what its jobs say of it: train_size and the like, each different answer once."""
+    """Returns the facts that jobs record of their data, by SHA-256, each different value once."""
     out = {}
     for sha, jobs in data.versions.items():
-        said: dict[str, list[str]] = {}
+        answers: dict[str, list[str]] = {}
         for job in jobs:
             for key, value in job.facts.items():
-                # lists of lists: what a job's seeds made of the data, not the data
+                # lists of lists describe what a job's seeds drew from the data, not the data
                 drawn = "[" in fact(key, value)
                 if key not in ("data", "embedded") and not key.endswith("_sha256") and not drawn:
-                    seen = said.setdefault(key.replace("_", " "), [])
-                    seen += [shown] if (shown := fact(key, value)) not in seen else []
+                    values = answers.setdefault(key.replace("_", " "), [])
+                    values += [words] if (words := fact(key, value)) not in values else []
         out[sha] = [
             (key, "; ".join(v[:4]) + (f"; and {len(v) - 4} more" if len(v) > 4 else ""))
-            for key, v in said.items()
+            for key, v in answers.items()
         ]
     return out
 
 
 def _by_paper(entries: list[Entry], site: Site) -> list[tuple[Paper, list[Entry]]]:
     pages = {e.page for e in entries}
-    return [(p, mine) for p in site.papers if (mine := [e for e in (*p.entries, *p.kept) if e.page in pages])]
+    return [
+        (p, drawn) for p in site.papers if (drawn := [e for e in (*p.entries, *p.kept) if e.page in pages])
+    ]

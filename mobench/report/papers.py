@@ -23,9 +23,9 @@ class PaperInfo:
     """The contents of paper.yaml.
 
     Args:
-        short: what tables and menus call it.
-        title: the paper's title, or what the comparison is about.
-        position: where it stands among the others, from 1; papers without a file come last.
+        short: its name in tables and menus.
+        title: the paper's title, or the subject of the comparison.
+        position: its place among the others, from 1; papers without a file come last.
         pictures: the artifacts whose figures its page in the documentation shows.
     """
 
@@ -44,15 +44,15 @@ def papers() -> dict[str, PaperInfo]:
     """
     import yaml
 
-    found: dict[str, PaperInfo] = {}
+    by_name: dict[str, PaperInfo] = {}
     for path in paths.experiments().glob("*/paper.yaml"):
         values = yaml.safe_load(path.read_text())
         if not isinstance(values, dict) or {k: type(v) for k, v in values.items()} != ENTRIES:
             raise ConfigError(
                 f"{path} needs the entries short and title (text), position (integer) and pictures (list)."
             )
-        found[path.parent.name] = PaperInfo(**values)
-    return dict(sorted(found.items(), key=lambda item: item[1].position))
+        by_name[path.parent.name] = PaperInfo(**values)
+    return dict(sorted(by_name.items(), key=lambda item: item[1].position))
 
 
 def paper_info(id: str) -> PaperInfo:

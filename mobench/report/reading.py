@@ -1,6 +1,6 @@
-"""Artifact and job folders -> what the report shows.
+"""Reads artifact and job folders into the model of the report.
 
-What cannot be read is shown with the reason; nothing is dropped.
+A file that cannot be read is shown with the reason; nothing is dropped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mobench.system.paths import KEPT, results_root
 
 
 def _json(path: Path, entry: Entry, kind: type, why: str) -> Any:
-    """The file's value, or None and a problem of the entry."""
+    """Returns the file's value, or None after noting a problem of the entry."""
     try:
         value = read_json(path)
     except FileNotFoundError:
@@ -74,7 +74,7 @@ def _claims(value: Sequence[Any], entry: Entry) -> list[Claim]:
 
 
 def png_size(data: bytes) -> tuple[int, int]:
-    """Width and height. Raises ValueError if the bytes are no PNG, or a damaged one."""
+    """Returns width and height; raises ValueError if the bytes are no PNG, or a damaged one."""
     if data[:8] != b"\x89PNG\r\n\x1a\n" or len(data) < 24:
         raise ValueError("it is not a PNG file")
     if b"IEND" not in data[-16:]:
@@ -138,28 +138,29 @@ def _unbuilt(id: str) -> Entry:
 
 
 def _natural(name: str) -> tuple[Any, ...]:
-    """fig2 before fig10, figures before tables before our own additions."""
+    """Returns a key that sorts fig2 before fig10, and figures before tables before our own additions."""
     group = 0 if re.match(r"fig\d", name) else 1 if re.match(r"table\d", name) else 2
     parts = [(0, int(x), "") if x.isdigit() else (1, 0, x) for x in re.split(r"(\d+)", name) if x]
     return (group, parts, name)
 
 
 def _folders(base: Path) -> dict[str, Path]:
-    """Artifact folders by id: <paper>/<name>, and whatever else lies under artifacts/ and holds files."""
-    found = {}
+    """Returns artifact folders by id: <paper>/<name>, and other folders under artifacts/ that hold files."""
+    folders = {}
     for folder in base.rglob("*") if base.is_dir() else ():
         parts = folder.relative_to(base).parts
         if not folder.is_dir() or any(p.startswith(".") for p in parts):
             continue
         children = [c for c in folder.iterdir() if not c.name.startswith(".")]
         if any(c.is_file() for c in children) or (not children and len(parts) > 1):
-            found["/".join(parts)] = folder
-    return found
+            folders["/".join(parts)] = folder
+    return folders
 
 
 def artifacts(root: Path, expected: Sequence[str] = ()) -> Site:
-    """Read artifact folders under `root` and those drawn from kept rows (`root/kept`), but no jobs;
-    `expected` ids without a folder are listed as not drawn.
+    """Reads artifact folders under `root`, and those drawn from kept rows (`root/kept`), but no jobs.
+
+    Ids that are `expected` and have no folder are listed as not drawn.
     """
     assets: dict[str, bytes] = {}
     folders = _folders(root / "artifacts")
@@ -169,23 +170,23 @@ def artifacts(root: Path, expected: Sequence[str] = ()) -> Site:
     ]
     waiting = [_unbuilt(id) for id in sorted(set(expected) - set(folders))]
     ids = {e.paper for e in entries + waiting + kept}
-    found = []
+    papers = []
     for id in sorted(ids, key=lambda id: (paper_info(id).position, id)):
         info = paper_info(id)
-        mine, others, own = (
+        built, missing, from_kept = (
             sorted((e for e in group if e.paper == id), key=lambda e: _natural(e.name))
             for group in (entries, waiting, kept)
         )
-        found.append(Paper(id, info.short, info.title, mine, others, own))
-    return Site(found, [], assets)
+        papers.append(Paper(id, info.short, info.title, built, missing, from_kept))
+    return Site(papers, [], assets)
 
 
 def _job(path: Path, kept: bool) -> Job:
-    seen = look(JobFolder(path))
-    job = Job(path.name, seen.state, "" if seen.state == "done" else seen.words, kept=kept)
+    state = look(JobFolder(path))
+    job = Job(path.name, state.state, "" if state.state == "done" else state.words, kept=kept)
     try:
-        found = read_json(path / "meta.json")
-        job.origin = found if isinstance(found, dict) else {}
+        meta = read_json(path / "meta.json")
+        job.origin = meta if isinstance(meta, dict) else {}
     except FileNotFoundError:
         pass
     except StoreError as error:
@@ -194,8 +195,9 @@ def _job(path: Path, kept: bool) -> Job:
 
 
 def collect(root: Path, expected: Sequence[str] = ()) -> Site:
-    """Read artifact and job folders under `root`, and kept rows that artifacts draw; `expected` ids without a
-    folder are listed as not drawn.
+    """Reads artifact and job folders under `root`, and kept rows that artifacts draw.
+
+    Ids that are `expected` and have no folder are listed as not drawn.
     """
     site = artifacts(root, expected)
     base = root / "runs"
@@ -215,7 +217,7 @@ def collect(root: Path, expected: Sequence[str] = ()) -> Site:
 
 
 def declared() -> list[str]:
-    """Ids of all artifacts that the configuration declares: conf/experiment/<paper>/<name>.yaml."""
+    """Returns the ids of all artifacts in the configuration: conf/experiment/<paper>/<name>.yaml."""
     from mobench.config.schema import conf_dir
 
     try:

@@ -35,7 +35,7 @@ def result_pages(site: Site, images: Path | None = None) -> dict[str, str]:
     """Returns the page of each paper by the paper's id, and the index under the empty name.
 
     Args:
-        site: whose claims are shown.
+        site: the claims to be shown.
         images: the folder of pictures that come with the documentation; pictures that are not there are
             left out.
     """
@@ -43,14 +43,14 @@ def result_pages(site: Site, images: Path | None = None) -> dict[str, str]:
     env.filters["cost"] = partial(cost, site)
     pages = {"": env.get_template("results.md").render(site=site)}
     for paper in site.papers:
-        shown = {a.entries[0].id: picture(a, images) for a in paper.artifacts}
-        pages[paper.id] = env.get_template("paper.md").render(paper=paper, pictures=shown)
+        pictures = {a.entries[0].id: picture(a, images) for a in paper.artifacts}
+        pages[paper.id] = env.get_template("paper.md").render(paper=paper, pictures=pictures)
     return {id: re.sub(r"\n{3,}", "\n\n", text) for id, text in pages.items()}
 
 
 def _environment() -> jinja2.Environment:
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
-    # Markdown, of which `md` escapes what it interprets
+    # no autoescape: `md` escapes what Markdown interprets
     env = jinja2.Environment(  # noqa: S701
         loader=loader,
         undefined=jinja2.StrictUndefined,
@@ -68,16 +68,16 @@ def _environment() -> jinja2.Environment:
 
 def leanings(evidence: Sequence[Evidence]) -> str:
     """Says how many of the undecided claims a smaller run, or one on other data, points to or away from."""
-    open_ = [e.claim for e in evidence if mark(e.claim).key == "skip" and counted(e.claim)]
-    numbers = Counter(claim.leans for claim in open_)
+    undecided = [e.claim for e in evidence if mark(e.claim).key == "skip" and counted(e.claim)]
+    numbers = Counter(claim.leans for claim in undecided)
     words = {
         "holds": "hold in a smaller run or on other data",
         "partly": "hold there in part",
         "fails": "do not hold there",
         "": "are open for another reason (an interval, one seed, lost runs)",
     }
-    parts = [f"{numbers[key]} {said}" for key, said in words.items() if numbers[key]]
-    return f"Of the {len(open_)} inconclusive claims, {', '.join(parts)}." if open_ else ""
+    parts = [f"{numbers[key]} {meaning}" for key, meaning in words.items() if numbers[key]]
+    return f"Of the {len(undecided)} inconclusive claims, {', '.join(parts)}." if undecided else ""
 
 
 def beyond(evidence: Sequence[Evidence]) -> list[str]:
@@ -100,19 +100,19 @@ def near_targets(evidence: Sequence[Evidence]) -> list[tuple[str, int, int]]:
     A claim counts if these rows decide it and some of its numbers have a target; it holds at a factor if all
     of those are within that times their tolerance. A line has the factor, those that hold, and all of them.
     """
-    named = [
+    with_target = [
         [g for g in e.claim.gauges if g["target"] is not None]
         for e in evidence
         if mark(e.claim).key not in UNDECIDED
     ]
-    named = [gauges for gauges in named if gauges]
+    with_target = [gauges for gauges in with_target if gauges]
     lines = []
     for words, factor in (("half", 0.5), ("whole", 1.0), ("twice", 2.0)):
         near = sum(
             all(abs(g["value"] - g["target"]) <= factor * (g["high"] - g["target"]) for g in gauges)
-            for gauges in named
+            for gauges in with_target
         )
-        lines.append((words, near, len(named)))
+        lines.append((words, near, len(with_target)))
     return lines
 
 
@@ -127,17 +127,17 @@ def picture(artifact: Artifact, images: Path | None) -> str | None:
 
 def rows(evidence: Sequence[Evidence]) -> str:
     """Says which rows were judged: `paper scale, kept rows`."""
-    said = [f"{e.claim.scale} scale{', kept rows' if e.entry.kept else ''}" for e in evidence]
-    return " and ".join(dict.fromkeys(said))
+    scales = [f"{e.claim.scale} scale{', kept rows' if e.entry.kept else ''}" for e in evidence]
+    return " and ".join(dict.fromkeys(scales))
 
 
 def causes(evidence: Sequence[Evidence]) -> dict[str, list[Claim]]:
     """Returns the claims that are not plainly reproduced, by the reason that they share."""
-    found: dict[str, list[Claim]] = {}
+    by_reason: dict[str, list[Claim]] = {}
     for claim in (e.claim for e in evidence):
         if claim.reason or claim.verdict in FAILING or mark(claim).key in UNDECIDED:
-            found.setdefault(claim.reason or "No reason is recorded.", []).append(claim)
-    return found
+            by_reason.setdefault(claim.reason or "No reason is recorded.", []).append(claim)
+    return by_reason
 
 
 def abridged(evidence: Sequence[Evidence]) -> list[Claim]:

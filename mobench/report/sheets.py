@@ -42,7 +42,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def parsed(raw: str) -> tuple[list[str], list[list[str]]]:
-    """Head and body. Raises ValueError if it is no table."""
+    """Returns head and body; raises ValueError if it is no table."""
     lines = [row for row in csv.reader(io.StringIO(raw), strict=True) if row]
     if not lines:
         raise ValueError("the file is empty")
@@ -66,22 +66,22 @@ def sheet(raw: str) -> Sheet:
     for j, name in enumerate(head):
         values = [row[j].strip() for row in body[:TABLE_ROWS]]
         plain = [bool(_NUMBER.fullmatch(v)) for v in values]
-        shown = [
+        texts = [
             number(v) if is_number else "–" if v.lower() in ("", "nan") else v
             for v, is_number in zip(values, plain, strict=True)
         ]
-        numeric = all(p or s == "–" or "±" in s for p, s in zip(plain, shown, strict=True)) and any(
-            plain + ["±" in s for s in shown]
+        numeric = all(p or s == "–" or "±" in s for p, s in zip(plain, texts, strict=True)) and any(
+            plain + ["±" in s for s in texts]
         )
         places = [
-            len(s.partition(".")[2]) if p and "·" not in s else 0 for p, s in zip(plain, shown, strict=True)
+            len(s.partition(".")[2]) if p and "·" not in s else 0 for p, s in zip(plain, texts, strict=True)
         ]
-        most = max(places, default=0) if not any("·" in s or "±" in s for s in shown) else 0
+        most = max(places, default=0) if not any("·" in s or "±" in s for s in texts) else 0
         pads = [
             ("." if most and not n else "") + "0" * max(0, most - n) if p and numeric else ""
             for p, n in zip(plain, places, strict=True)
         ]
         published = bool(re.search(r"published|printed|\bpaper\b", name, re.IGNORECASE))
         columns.append(Column(name, numeric, published))
-        cells.append([Cell(s, pad) for s, pad in zip(shown, pads, strict=True)])
+        cells.append([Cell(s, pad) for s, pad in zip(texts, pads, strict=True)])
     return Sheet(columns, [list(row) for row in zip(*cells, strict=True)], len(body))

@@ -31,28 +31,28 @@ def wall(site: Site, links: str | None = None) -> str:
     """Returns the wall as SVG.
 
     Args:
-        site: whose claims are shown.
-        links: what stands in front of the address of each claim's evidence; None: tiles are no links.
+        site: the claims to be shown.
+        links: the prefix of the address of each claim's evidence; None: tiles are no links.
     """
     everything = site.best
     parts, y = _legend(everything)
     for paper in site.papers:
-        found = sorted(paper.best, key=lambda e: ORDER.index(mark(e.claim).key))
-        if not found:
+        evidence = sorted(paper.best, key=lambda e: ORDER.index(mark(e.claim).key))
+        if not evidence:
             continue
         y += GAP
-        of = f'<tspan class="small">, {len(found)} claim{"s" if len(found) > 1 else ""}</tspan>'
-        parts.append(f'<text x="0" y="{y + 11}">{escape(paper.short)}{of}</text>')
+        size = f'<tspan class="small">, {len(evidence)} claim{"s" if len(evidence) > 1 else ""}</tspan>'
+        parts.append(f'<text x="0" y="{y + 11}">{escape(paper.short)}{size}</text>')
         y += LINE
-        for k, evidence in enumerate(found):
+        for k, one in enumerate(evidence):
             at = (STEP * (k % PER_LINE), y + (STEP + 3) * (k // PER_LINE))
-            parts.append(_linked(evidence, links, _tile(mark(evidence.claim), *at, _at_paper(evidence))))
-        y += -(-len(found) // PER_LINE) * (STEP + 3)
-    said = ", ".join(f"{n} {v.name}" for v, n in tally(everything))
-    # a page that shows it has styles and a namespace of its own
+            parts.append(_linked(one, links, _tile(mark(one.claim), *at, _at_paper(one))))
+        y += -(-len(evidence) // PER_LINE) * (STEP + 3)
+    totals = ", ".join(f"{n} {v.name}" for v, n in tally(everything))
+    # within a page, the page's styles and namespace apply
     space = ' xmlns="http://www.w3.org/2000/svg"' if links is None else ""
     style = f"<style>{STYLE}</style>" if links is None else ""
-    label = f"{len(everything)} claims, one tile each: {said}"
+    label = f"{len(everything)} claims, one tile each: {totals}"
     return (
         f'<svg{space} viewBox="0 0 {WIDTH} {y}" width="{WIDTH}" height="{y}" '
         f'role="img" aria-label="{escape(label)}">{style}{"".join(parts)}</svg>\n'
@@ -64,7 +64,7 @@ def _at_paper(evidence: Evidence) -> bool:
 
 
 def _legend(everything: Sequence[Evidence]) -> tuple[list[str], int]:
-    """Returns what each form means and how many there are, in lines of `WIDTH`, and where they end."""
+    """Returns the legend, which counts the tiles of each form in lines of `WIDTH`, and its lower end."""
     x = 0.0
     y = 2
     out = []
@@ -110,7 +110,7 @@ def _tile(verdict: Mark, x: int, y: int, at_paper: bool) -> str:
 
 
 def _linked(evidence: Evidence, links: str | None, tile: str) -> str:
-    """Returns a tile with what is shown when it is pointed at."""
+    """Returns a tile with the text that is shown when it is pointed at."""
     claim = evidence.claim
     title = f"{evidence.entry.id}, {claim.id}: {mark(claim).name}. {claim.statement}"
     tip = f"<title>{escape(title)}</title>"

@@ -77,13 +77,13 @@ def number(raw: str) -> str:
     if size and not 1e-4 <= size < 1e6:
         mantissa, exponent = f"{value:.3e}".split("e")
         mantissa = mantissa.rstrip("0").rstrip(".")
-        shown = f"{mantissa}·10{str(int(exponent)).translate(_SUPER)}"
+        digits = f"{mantissa}·10{str(int(exponent)).translate(_SUPER)}"
     elif size >= 1e3:
-        shown = f"{value:.1f}".removesuffix(".0") if size < 1e4 else f"{value:.0f}"
+        digits = f"{value:.1f}".removesuffix(".0") if size < 1e4 else f"{value:.0f}"
     else:
-        shown = f"{value:.4g}"
+        digits = f"{value:.4g}"
     # "-" inside 10⁻⁵ is a superscript already
-    return shown.replace("-", "−")
+    return digits.replace("-", "−")
 
 
 def fact(key: str, value: Any) -> str:
@@ -103,8 +103,8 @@ def fact(key: str, value: Any) -> str:
         low = min(value)
         high = max(value)
         return f"{sum(value)} in {len(value)} parts of {low}" + (f" to {high}" if high > low else "")
-    said = ", ".join(map(str, value)) if isinstance(value, list) and value else text(value)
-    return said if len(said) <= 200 else f"{said[:190]} …"
+    words = ", ".join(map(str, value)) if isinstance(value, list) and value else text(value)
+    return words if len(words) <= 200 else f"{words[:190]} …"
 
 
 def slug(value: str) -> str:
@@ -119,7 +119,7 @@ _GLUED = re.compile(
 
 
 def glue(value: str) -> Markup:
-    """Escapes text and keeps its numbers on one line: `< 1e-3`, `± 0.2`; what is in backticks is code."""
+    """Escapes text and keeps its numbers on one line: `< 1e-3`, `± 0.2`; text in backticks is code."""
     parts = _CODE.split(value)
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if k % 2 else _glued(part) for k, part in enumerate(parts)

@@ -5,7 +5,7 @@
 
 The dual is min over lambda of a parametric QP: for lambda = |J'w| / s its minimiser w is that of
 1/2 |J'w|^2 + lambda <J'w, g_0>, where |J'w| grows with lambda and |J'w| / lambda falls. So lambda is
-bracketed and found on the piece where w is linear in it.
+bracketed and then solved for on the piece where w is linear in it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mobench.solvers.qp import qp
 from mobench.solvers.solution import GOOD, GROWTH, TOLERANCE
 
 NOTHING = 1e-14
-"""|J'w|^2 below this share of the longest gradient's square is what rounding of G leaves of 0."""
+"""|J'w|^2 below this share of the longest gradient's square is rounding of 0 in G."""
 
 FIRST = 1e-4
 """The first |J'w| tried, in the same units: its square is far above rounding."""
@@ -41,13 +41,13 @@ def conflict_averse(G: Float[Tensor, "R M M"], c: Float[Tensor, "R 1"]) -> Proje
 
     Returns:
         The weights, and the relative KKT residual of w*: the largest |min(w_m, slope_m - nu)| with the slope
-        of the dual in units of |g|max (|g_0| + s), before what is added up in g_0 and J'w cancels (which may
+        of the dual in units of |g|max (|g_0| + s), before the terms of g_0 and J'w cancel (whose sum may
         be up to `GROWTH` times it), and nu = w'slope; that of the projection where J'w* = 0.
 
     Source: Liu et al. 2021 (CAGrad), Algorithm 1 and its dual; the solution is ours.
     """
     R, M = G.shape[:2]
-    found = torch.full((R, M), 1.0 / M, dtype=G.dtype, device=G.device)
+    weights = torch.full((R, M), 1.0 / M, dtype=G.dtype, device=G.device)
     residual = torch.zeros(R, dtype=G.dtype, device=G.device)
     failed = torch.zeros(R, dtype=torch.bool, device=G.device)
     hard: tuple[int, ...] = ()
@@ -73,11 +73,11 @@ def conflict_averse(G: Float[Tensor, "R M M"], c: Float[Tensor, "R 1"]) -> Proje
             kkt = kkt.masked_scatter(stands, projected.residual)
             if projected.hard:
                 hard = tuple(runs[stands][list(projected.hard)].tolist())
-        found[runs] = v
+        weights[runs] = v
         residual[runs] = kkt
         failed[runs] = ~(kkt <= TOLERANCE)
-    found = torch.where(failed[:, None], torch.nan, found) + poison[:, None]
-    return Projections(found, residual + poison, failed, hard)
+    weights = torch.where(failed[:, None], torch.nan, weights) + poison[:, None]
+    return Projections(weights, residual + poison, failed, hard)
 
 
 def _square(K: Tensor, w: Tensor) -> Float[Tensor, " R"]:
@@ -109,12 +109,12 @@ def _crossing(
 def _on_piece(K: Tensor, b: Tensor, s: Tensor, w: Tensor, lam: Tensor) -> Float[Tensor, " R"]:
     """lambda with |J'w| = s lambda if the weights that are positive now stay so; NaN where there is none."""
     R, M = b.shape
-    held = (w > 0).to(K.dtype)
+    positive = (w > 0).to(K.dtype)
     A = torch.zeros(R, M + 1, M + 1, dtype=K.dtype, device=K.device)
-    A[:, :M, :M] = held[:, :, None] * K * held[:, None, :] + torch.diag_embed(1.0 - held)
-    A[:, M, :M] = held
-    A[:, :M, M] = held
-    right = torch.nn.functional.pad(-held * b, (0, 1))
+    A[:, :M, :M] = positive[:, :, None] * K * positive[:, None, :] + torch.diag_embed(1.0 - positive)
+    A[:, M, :M] = positive
+    A[:, :M, M] = positive
+    right = torch.nn.functional.pad(-positive * b, (0, 1))
     q = torch.linalg.solve_ex(A, right)[0][:, :M]
     Kq = (K @ q.unsqueeze(-1)).squeeze(-1)
     a = (q * Kq).sum(1) - s * s
@@ -179,10 +179,10 @@ def _weights(K: Tensor, b: Tensor, s: Tensor) -> tuple[Tensor, Tensor, Tensor, T
         w_low[active] = torch.where(below[:, None], w, w_low[active])
         w_high[active] = torch.where(below[:, None], w_high[active], w)
         empty = high[active] - low[active] <= 1e-15 * high[active]
-        kept = ~((kkt <= GOOD) | empty | stands)
-        active = active[kept]
+        open_ = ~((kkt <= GOOD) | empty | stands)
+        active = active[open_]
         if len(active) == 0:
             break
         ends = low[active], high[active], w_low[active], w_high[active]
-        trial[active] = _inside(Ka[kept], ba[kept], sa[kept], w[kept], trial[active], ends, turn)
+        trial[active] = _inside(Ka[open_], ba[open_], sa[open_], w[open_], trial[active], ends, turn)
     return best, _square(K, best).clamp_min(0.0), lowest, flat & (low == 0) & (lowest == torch.inf)

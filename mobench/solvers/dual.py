@@ -8,7 +8,7 @@
     lh = S^+ (c_h H - C x),   x = argmin 1/2 x' P K P' x - x' (p_g - C' S^+ c_h H)
 
 P K P' is the usual A_g K A_g' - C' S^+ C without its cancellation. At a stationary point K lies in the range
-of B_h' and Q is zero: what rounding leaves of it must not decide beside the linear term.
+of B_h' and Q is zero: its rounding errors must not decide beside the linear term.
 
 Source: FERERO paper, (2.3), (2.4) and Remark 4; A_ag = [A; B_g; B_h], G = B_g F + b_g, H = B_h F + b_h.
 """
@@ -34,9 +34,10 @@ from mobench.solvers.solution import TINY, TOLERANCE, Solution, certified
 
 @dataclass(frozen=True)
 class Dual:
-    """The constants of all steps: rows = A_ag (R, n+g+h, M), bg (R, g), bh (R, h), h > 0, the
-    rates c_g and c_h, the domain of lf, and the QP solver (`qp` or its CVXPY reference). A row of zeros in A
-    stands for no row.
+    """The constants of all steps.
+
+    rows = A_ag (R, n+g+h, M), bg (R, g), bh (R, h), h > 0, the rates c_g and c_h, the domain of lf, and the
+    QP solver (`qp` or its CVXPY reference). A row of zeros in A stands for no row.
     """
 
     rows: Float[Tensor, "R n M"]
@@ -66,13 +67,13 @@ class DualSolution(NamedTuple):
 @on_host(closed=lambda program, K, F: _is_plane(program))
 def solve_dual(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) -> DualSolution:
     """`ferero_dual`, with a proof where a program has no solution."""
-    found = ferero_dual(program, K, F)
-    return DualSolution(*found, _proved(program, K, F, found.failed))
+    solution = ferero_dual(program, K, F)
+    return DualSolution(*solution, _proved(program, K, F, solution.failed))
 
 
 def _proved(program: Dual, K: Tensor, F: Tensor, failed: Tensor) -> Tensor | None:
     """Returns the failed programs that are proved to have no solution; None if none has failed."""
-    if K.is_cuda:  # to ask whether any has would make the host wait
+    if K.is_cuda:  # to look whether any has failed would make the host wait
         return failed & unreachable(program, K, F)
     runs = failed.nonzero().squeeze(1)
     if len(runs) == 0:
@@ -83,8 +84,9 @@ def _proved(program: Dual, K: Tensor, F: Tensor, failed: Tensor) -> Tensor | Non
 
 
 def ferero_dual(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) -> Solution:
-    """Weights w = A_ag' lambda of the objectives at Gram matrix K and values F, with the certificate of the
-    QP and of the equality row B_h J d + c_h H = 0 (relative to its own terms).
+    """Weights w = A_ag' lambda of the objectives at Gram matrix K and values F.
+
+    The certificate is that of the QP and of the equality row B_h J d + c_h H = 0, relative to its terms.
     """
     if program.solver is not qp:
         return _whole(program, K, F)
@@ -120,8 +122,8 @@ def unreachable(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"
     """Runs whose equalities no direction meets: proved by a y with y' B_h J = 0 and y'H != 0 (Farkas).
 
     y is the part of H in the null space of S = B_h K B_h' = (B_h J)(B_h J)'. B_h J d = -c_h H has no solution
-    then, the program of the direction is infeasible and its dual unbounded along y. Zero is what rounding
-    leaves of it: |y' B_h J| up to 1e-13 of |J| (one row; more: eigenvalues up to 1e-13 of the largest), y'H
+    then, the program of the direction is infeasible and its dual unbounded along y. Zero here means
+    up to rounding: |y' B_h J| up to 1e-13 of |J| (one row; more: eigenvalues up to 1e-13 of the largest), y'H
     up to `TOLERANCE` of its terms.
     """
     h = program.bh.shape[1]
@@ -173,14 +175,14 @@ def _plane(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) ->
         p = (k * b).sum(1)
         S = (b * p).sum(0)
         lost = 1e-26 * (k[0, 0] + k[1, 1]) >= S
-        some = xp is torch or bool(lost.any())  # to ask a GPU whether any is would make the host wait
+        some = xp is torch or bool(lost.any())  # on a GPU to look would make the host wait
         affine = (rows * f).sum(1)
         target = program.c_h * (affine[2] + offset[0])
         m = A[:, 1] * b[0] - A[:, 0] * b[1]
         p1, p2 = p
         squares = k[0, 0] * p2 * p2 + k[1, 1] * p1 * p1
         curvature = squares - 2 * k[0, 1] * p1 * p2
-        noise = 1e-14 * squares  # what rounding leaves of zero must not decide beside the linear term
+        noise = 1e-14 * squares  # rounding of zero, which must not decide beside the linear term
         slant = xp.where(curvature <= noise, 0.0, curvature / (S * S)) * m
         a = affine[:2] if program.adaptive else 1.0 * (A != 0).any(1)
         r = a[0] + a[1] if program.adaptive else 1.0 + 0.0 * a[0]
@@ -195,7 +197,7 @@ def _plane(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) ->
         y = (m[0] * x1 + m[1] * x2) / S
         w1 = share * b[0] - y * p2
         w2 = share * b[1] + y * p1
-        # equality row B_h J d + c_h H = 0, relative to its own terms
+        # equality row B_h J d + c_h H = 0, relative to its terms
         terms = abs(share) * (abs(p) * abs(b)).sum(0) + 2 * abs(y * p1 * p2)
         if some:
             w1 = xp.where(lost, A[0, 0] * x1 + A[1, 0] * x2, w1)

@@ -26,8 +26,10 @@ UNKNOWN = 1e-6  # share of its length by which a gradient may depart from others
 
 
 class Projections(NamedTuple):
-    """m projections of R runs: a `Solution`, and `hard`, the runs in which the Gram matrix does not tell
-    whether gradients are dependent. Their x is that of dependent gradients; `nearest` knows better, from J.
+    """m projections of R runs: a `Solution`, and the runs whose Gram matrix does not decide.
+
+    In the runs `hard` it does not tell whether gradients are dependent. Their x is that of dependent
+    gradients; `nearest` solves them from J.
     """
 
     x: Float[Tensor, "R n"]

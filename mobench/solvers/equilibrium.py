@@ -1,4 +1,4 @@
-"""Weights at which every gradient gains what its weight asks for:  G w = w^-p,  w > 0.
+"""Weights w > 0 with descents that are a power of them:  G w = w^-p.
 
     w* = argmin 1/2 w'Gw - sum_m phi(w_m),   phi' = w^-p:   log w for p = 1, w^(1-p) / (1-p) else
 
@@ -36,9 +36,9 @@ def equilibrium(G: Float[Tensor, "R M M"], p: Float[Tensor, "R 1"]) -> Solution:
     w satisfies the equation, and w = 0 is returned with the certificate of that combination (`min_norm` of
     the unit gradients, squared length at most `STATIONARY`). A gradient of length 0 is such a combination.
 
-    Newton's method in relative steps dw / w, which are short enough where the function decreases (a step of
-    1 / (1 + max |dw / w|) always is: phi is compatible with the logarithm, Nesterov and Nemirovskii 1994);
-    each step ends at the best multiple of w, which is known. Variables are w_m G_mm^(1 / (1 + p)), so that
+    Newton's method in relative steps dw / w, which are short enough where the function decreases (a step of 1
+    / (1 + max |dw / w|) always is: phi is compatible with the logarithm, Nesterov and Nemirovskii 1994); each
+    step ends at the best multiple of w, which has a formula. Variables are w_m G_mm^(1 / (1 + p)), so that
     gradients may have any length.
 
     Args:
@@ -84,8 +84,8 @@ def _rescaled(C: Array, root: Array, p: Array, v: Array) -> tuple[Array, Array, 
     """The best multiple of v; e with e_i^2 = c_i v_i^(1 - p); B_ij = v_i A_ij v_j / (e_i e_j)."""
     y = root * v
     energy = (y * (C @ y[:, :, None])[:, :, 0]).sum(1)[:, None]
-    wanted = (root * root * v ** (1.0 - p)).sum(1)[:, None]
-    v = v * np.where(energy > 0, wanted / energy, 1.0) ** (1.0 / (1.0 + p))
+    target = (root * root * v ** (1.0 - p)).sum(1)[:, None]
+    v = v * np.where(energy > 0, target / energy, 1.0) ** (1.0 / (1.0 + p))
     e = root * v ** (0.5 * (1.0 - p))
     scaled = root * v / e
     return v, e, scaled[:, :, None] * C * scaled[:, None, :]

@@ -1,9 +1,8 @@
 """The solvers know the host only: programs of a GPU's runs are copied there once, and solutions back.
 
 A solver for a few objectives is a chain of some hundred operations on a few thousand numbers: on a GPU it
-costs what launching them costs (5 to 10 us each), whatever their size, and each look at what has converged
-makes the host wait. Compiled on the host a run takes a microsecond or ten. A formula stays where its numbers
-are.
+takes the time of their launches (5 to 10 us each), whatever their size, and each check for convergence makes
+the host wait. Compiled on the host a run takes a microsecond or ten. A formula stays where its numbers are.
 """
 
 from __future__ import annotations
@@ -25,14 +24,15 @@ def on_host(closed: Callable[..., bool] | None = None) -> Callable[[Solver], Sol
     The device of the first tensor among its arguments, or else inside of them, decides.
 
     Args:
-        closed: says of the solver's arguments whether it needs no more than a formula, which a GPU computes
-            without a wait.
+        closed: tells from the solver's arguments whether it needs only a formula, which a GPU computes
+        without
+            a wait.
     """
 
     def decorated(solver: Solver) -> Solver:
         @functools.wraps(solver)
         def solve(*arguments: Any, **options: Any) -> Any:
-            for first in arguments:  # tensors before what contains tensors: every solve on a CPU comes here
+            for first in arguments:  # tensors before containers: every solve on a CPU comes here
                 if isinstance(first, Tensor):
                     break
             else:
@@ -56,7 +56,7 @@ def fetched(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def sent(answer: Any, device: torch.device) -> Any:
-    """A solver's answer with its tensors on a GPU, by one copy that nobody waits for."""
+    """A solver's answer with its tensors on a GPU, by one asynchronous copy."""
     here = list(_tensors(answer))
     flat = torch.cat([t.reshape(-1).double() for t in here]).pin_memory().to(device, non_blocking=True)
     parts = flat.split([t.numel() for t in here])

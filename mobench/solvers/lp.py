@@ -21,9 +21,7 @@ from mobench.solvers.solution import GROWTH, TINY, Solution, certified
 
 
 def homogeneous(c: Array, G: Array, h: Array) -> tuple[Array, Array]:
-    """Objective and rows in the form  max c'x, Gx >= 0  with entries of order 1;
-    h = -inf becomes a row of zeros.
-    """
+    """Objective and rows as  max c'x, Gx >= 0  with entries of order 1; h = -inf becomes a row of zeros."""
     off = h == -np.inf
     h = np.where(off, 0.0, h)
     scale = np.maximum(np.amax(abs(G), 2), abs(h))
@@ -34,9 +32,7 @@ def homogeneous(c: Array, G: Array, h: Array) -> tuple[Array, Array]:
 
 
 def homogeneous_residual(x: Array, y: Array, c: Array, G: Array) -> Array:
-    """Certificate of a homogeneous LP: largest of primal infeasibility, |1'x - 1|,
-    negative y and the relative gap.
-    """
+    """Certificate of a homogeneous LP: largest of infeasibility, |1'x - 1|, negative y and relative gap."""
     value = (c * x).sum(1)
     bound = np.amax(c + (y[:, None, :] @ G)[:, 0, :], 1)
     size = np.clip(np.amax(abs(y), 1), 1.0, GROWTH)
@@ -74,9 +70,9 @@ def _interval(c: Array, G: Array) -> tuple[Array, Array]:
     t = _best_end(np, slope, low, high)
     x = np.stack((t, 1 - t), 1)
     row = np.where(rising, first, last)
-    held = np.where(rising, high < 1, low > 0)
+    binding = np.where(rising, high < 1, low > 0)
     y = np.zeros(u.shape)
-    y[runs, row] = np.where(held, abs(slope / (v - u)[runs, row]), 0.0)
+    y[runs, row] = np.where(binding, abs(slope / (v - u)[runs, row]), 0.0)
     return x, y
 
 
@@ -123,12 +119,11 @@ def epo_data(
 def _epo_interval(
     xp: ModuleType, K: Array, Ca: Array, balance: Array, jstar: Array, restricted: bool, dtype: torch.dtype
 ) -> Solution:
-    """Both programs of `epo_lp` for two objectives, column by column: x = (t, 1 - t), row i is u_i t + v_i
-    (1 - t) >= 0.
+    """Both programs of `epo_lp` for two objectives, column by column.
 
-    The same numbers as `epo_data`, `homogeneous` and `_interval` give, in less time. The residual is the
-    larger of the primal infeasibility and the slack of what holds t (the duality gap is that slack times the
-    row's multiplier).
+    x = (t, 1 - t), and row i is u_i t + v_i (1 - t) >= 0. The numbers are those of `epo_data`, `homogeneous`
+    and `_interval`, in less time. The residual is the larger of the primal infeasibility and the slack of the
+    bound or row that holds t (the duality gap is that slack times the row's multiplier).
     """
     k11 = K[:, 0, 0]
     k12 = K[:, 0, 1]

@@ -1,5 +1,6 @@
-"""Projections onto the dual cone of the gradients from the gradients themselves, for runs in which some of
-them depend on others up to rounding of their Gram matrix.
+"""Projections onto the dual cone of the gradients from the gradients themselves.
+
+They serve runs in which some gradients depend on others up to rounding of the Gram matrix.
 
     d = argmin |v - J'u|   s.t.  Jv >= 0,          d = J'(u + z),  z >= 0
 
@@ -23,7 +24,7 @@ from torch import Tensor
 from mobench.core.arrays import Array
 from mobench.solvers.solution import TOLERANCE
 
-SLOPE = 1e-14  # slopes of unit rows below this are what rounding leaves of 0
+SLOPE = 1e-14  # slopes of unit rows below this are rounding of 0
 ROUNDINGS = 32  # rows are dependent if one is nearer to the span of others than so many of their dtype
 MOST = 1e-4  # and never from further away
 TURNS = 5  # more turns than so many times M mean that rounding goes in a circle
@@ -62,18 +63,18 @@ def nearest(J: Float[Tensor, "M P"], u: Float[Tensor, "m M"], zero: float | None
     Q, R = torch.linalg.qr(unit.mT)
     A = R.cpu().numpy()
     long = (top * length)[:, 0].cpu().numpy()
-    given = u.detach().double().cpu().numpy() * long
-    scale = abs(given).sum(1)
-    given = given / np.where(scale > 0, scale, 1.0)[:, None]
-    found = [_projected(A, A @ v, zero) for v in given]
-    z = np.stack([part[0] for part in found])
-    y = np.stack([part[1] for part in found])
+    coefficients = u.detach().double().cpu().numpy() * long
+    scale = abs(coefficients).sum(1)
+    coefficients = coefficients / np.where(scale > 0, scale, 1.0)[:, None]
+    projections = [_projected(A, A @ v, zero) for v in coefficients]
+    z = np.stack([part[0] for part in projections])
+    y = np.stack([part[1] for part in projections])
     d = torch.from_numpy(y).to(J) @ Q.mT
     with np.errstate(all="ignore"):
-        x = np.where(long > 0, (given + z) * scale[:, None] / long, u.cpu().numpy())
+        x = np.where(long > 0, (coefficients + z) * scale[:, None] / long, u.cpu().numpy())
     slopes = (d @ unit.mT).cpu().numpy()
-    off = np.linalg.norm(y - (given + z) @ A.T, axis=1) / (1.0 + z.sum(1))
-    tilt = abs((y * (y - given @ A.T)).sum(1))
+    off = np.linalg.norm(y - (coefficients + z) @ A.T, axis=1) / (1.0 + z.sum(1))
+    tilt = abs((y * (y - coefficients @ A.T)).sum(1))
     rise = np.where(slopes < -zero, -slopes, 0.0).max(1)
     residual = float(np.max([rise, off, tilt]))
     return Nearest(torch.from_numpy(x).to(J), d * torch.from_numpy(scale)[:, None].to(J), residual)
@@ -84,47 +85,48 @@ def _projected(A: Array, v: Array, zero: float) -> tuple[Array, Array]:
     M = A.shape[1]
     z = np.zeros(M)
     y = v
-    held: list[int] = []
-    barred: set[int] = set()  # they depend on those held
+    active: list[int] = []
+    barred: set[int] = set()  # they depend on the active ones
     for _ in range(TURNS * M):
         slopes = A.T @ y
-        slopes[held + sorted(barred)] = 0.0
+        slopes[active + sorted(barred)] = 0.0
         j = int(slopes.argmin())
         if not slopes[j] < -SLOPE:
             break
-        entered = _entered(A, v, z, [*held, j], zero)
+        entered = _entered(A, v, z, [*active, j], zero)
         if entered is None:
             barred.add(j)
             continue
-        held, z, y = entered
+        active, z, y = entered
         barred.clear()
     return z, y
 
 
 def _entered(
-    A: Array, v: Array, z: Array, held: list[int], zero: float
+    A: Array, v: Array, z: Array, active: list[int], zero: float
 ) -> tuple[list[int], Array, Array] | None:
-    """The minimum over the rows held, the last of which is new, without those that it would take below 0;
-    None if rounding cannot tell the new one from the others.
+    """The minimum over the active rows, the last of which is new, without those that it takes below 0.
+
+    None if rounding cannot tell the new row from the others.
     """
-    new = held[-1]
-    while held:
-        Q, R = np.linalg.qr(A[:, held])
-        if len(held) > len(R) or not (abs(np.diagonal(R)) > zero).all():
+    new = active[-1]
+    while active:
+        Q, R = np.linalg.qr(A[:, active])
+        if len(active) > len(R) or not (abs(np.diagonal(R)) > zero).all():
             return None
         trial = -np.linalg.solve(R, Q.T @ v)
         if (trial > 0).all():
             z = np.zeros_like(z)
-            z[held] = trial
+            z[active] = trial
             y = v - Q @ (Q.T @ v)
-            return held, z, y - Q @ (Q.T @ y)  # once more: what the first time has left of the span
-        if new in held and not trial[held.index(new)] > 0:
+            return active, z, y - Q @ (Q.T @ y)  # twice: rounding leaves a part in the span the first time
+        if new in active and not trial[active.index(new)] > 0:
             return None
-        now = z[held]
+        now = z[active]
         shares = np.where(trial > 0, 1.0, now / np.where(trial > 0, 1.0, now - trial))
         now = now + shares.min() * (trial - now)
         now[shares.argmin()] = 0.0
         z = np.zeros_like(z)
-        z[held] = now
-        held = [j for j in held if z[j] > 0 or j == new]
+        z[active] = now
+        active = [j for j in active if z[j] > 0 or j == new]
     return None

@@ -3,8 +3,8 @@
     lambda = (lf, lg, lh);  lf in {x >= 0, a'x = s},  lg >= 0,  lh free
     a run stops when |A_ag' (lambda_new - lambda)|_1 < tolerance, after the step that meets it
 
-Source: FERERO paper, Section 5 (gamma = 0.1, at most 250 steps, 1e-5); what is measured is known from public
-code.
+Source: FERERO paper, Section 5 (gamma = 0.1, at most 250 steps, 1e-5); the measure of the stop is that of
+public code.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Programs of two objectives on the host by compiled functions, which give what the formulas in arrays give.
+"""Programs of two objectives on the host by compiled functions, with the numbers of the array formulas.
 
 Each function returns None where the formula has to answer: for a GPU's tensors, and before a process has
 solved so many programs that loading pays (`mobench.kernels.native`).
@@ -25,14 +25,14 @@ def _compiled(name: str, like: Tensor) -> Callable[..., object] | None:
 
 
 def _flat(x: Tensor, R: int) -> Tensor:
-    """As the functions want it: float64 in one piece, R runs; without a copy if x is all of it."""
+    """x as the functions read it: float64 in one piece, R runs; not copied if it is so already."""
     if x.dtype == torch.float64 and len(x) == R and x.is_contiguous():
         return x
     return x.detach().double().expand(R, *x.shape[1:]).contiguous()
 
 
 def _room(R: int) -> Solution:
-    """An answer that is still to be written."""
+    """An empty solution that a function fills."""
     x = torch.empty(R, 2, dtype=torch.float64)
     return Solution(x, torch.empty(R, dtype=torch.float64), torch.empty(R, dtype=torch.bool))
 
@@ -115,14 +115,14 @@ def sector(U: Tensor, v: Tensor, G: Tensor, F: Tensor, objectives: bool) -> Solu
         return None
     R = len(G)
     u = _flat(U, len(U))
-    own = _flat(v, R)
+    rays = _flat(v, R)
     g = _flat(G, R)
     f = _flat(F, R)
     room = torch.empty(16, dtype=torch.float64)
     place = room.data_ptr()
     answer = _room(R)
     function(
-        u.data_ptr(), len(U), own.data_ptr(), g.data_ptr(), f.data_ptr(), objectives, R,
+        u.data_ptr(), len(U), rays.data_ptr(), g.data_ptr(), f.data_ptr(), objectives, R,
         place, place + 64, place + 96, *_places(answer),
     )  # fmt: skip
     return _rounded(answer, G.dtype)

@@ -1,5 +1,4 @@
-"""Proximal point of a seminorm:  argmin_t  (t'Mt)^(1/2) + |t - p|^2 / (2 gamma),
-over the simplex or over R^n.
+"""Proximal point of a seminorm:  argmin_t  (t'Mt)^(1/2) + |t - p|^2 / (2 gamma)  on the simplex or R^n.
 
 With tau = (t'Mt)^(1/2) the optimality conditions are those of
 min 1/2 t'(M/tau + I/gamma)t - p't/gamma : one equation in tau is left, |t(tau)|_M / tau = 1, whose left side
@@ -43,7 +42,7 @@ def _length(K: Float[Tensor, "R n n"], t: Float[Tensor, "R n"]) -> Float[Tensor,
 def prox_norm(
     M: Float[Tensor, "R n n"], p: Float[Tensor, "R n"], gamma: float | int | Float[Tensor, "R 1"]
 ) -> Solution:
-    """Over the simplex, for p in the simplex. M is a Gram matrix, so |t|_M = |Kt| with K'K = M.
+    """The proximal point over the simplex, for p in the simplex; M is a Gram matrix, |t|_M = |Kt|, K'K = M.
 
     tau lies between the least |t|_M of the simplex and |p|_M; regula falsi (Illinois) in log tau, a batched
     QP each. Where |t|_M vanishes tau -> 0 and K t / tau is a subgradient of length <= 1. The residual is that
@@ -54,9 +53,9 @@ def prox_norm(
     M = M.double()
     p = p.double()
     finite = torch.isfinite(M.sum((1, 2)).unsqueeze(1) + p.sum(1, keepdim=True) + gamma)
-    known = torch.where(finite.unsqueeze(2), M, 0.0)
-    rows = known.diagonal(dim1=1, dim2=2).clamp_min(0.0).sqrt()
-    K = _factor(known, rows)
+    finite_M = torch.where(finite.unsqueeze(2), M, 0.0)
+    rows = finite_M.diagonal(dim1=1, dim2=2).clamp_min(0.0).sqrt()
+    K = _factor(finite_M, rows)
     noise = ROUNDING * (rows * p.abs()).sum(1, keepdim=True)
     high = _length(K, p)
     still = high <= noise
@@ -64,10 +63,11 @@ def prox_norm(
     low = torch.maximum(torch.where(finite, _length(K, min_norm(M).x), torch.nan), floor)
     high = torch.maximum(high, low)
     eye = torch.eye(M.shape[1], dtype=M.dtype, device=M.device)
+    ridge = eye / (gamma.unsqueeze(2) if isinstance(gamma, Tensor) else gamma)
 
     def at(tau: Tensor) -> tuple[Tensor, Tensor]:
         """t(tau) and log(|t|_M / tau)."""
-        t = qp(M / tau.unsqueeze(2) + eye / _over(gamma), p / gamma, torch.ones_like(p)).x
+        t = qp(M / tau.unsqueeze(2) + ridge, p / gamma, torch.ones_like(p)).x
         return t, (_length(K, t) / tau).clamp_min(1e-300).log()
 
     a = low.log()
@@ -110,14 +110,11 @@ def prox_norm(
     return Solution(torch.where((residual <= TOLERANCE).unsqueeze(1), t, torch.nan), residual, failed)
 
 
-def _over(gamma: float | int | Tensor) -> float | int | Tensor:
-    return gamma.unsqueeze(2) if isinstance(gamma, Tensor) else gamma
-
-
 @on_host()
 def prox_norm_free(M: Float[Tensor, "R n n"], p: Float[Tensor, "R n"]) -> Float[Tensor, "R n"]:
-    """Over R^n with gamma = 1:  t = (I + M/tau)^-1 p  with the root tau of
-    sum_i s_i (q_i'p)^2 / (tau + s_i)^2 = 1.
+    """The proximal point over R^n with gamma = 1.
+
+        t = (I + M/tau)^-1 p   with the root tau of   sum_i s_i (q_i'p)^2 / (tau + s_i)^2 = 1
 
     M = Q diag(s) Q'. If the sum is below 1 at tau = 0, t is the projection of p onto the kernel of M.
     """

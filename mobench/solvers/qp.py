@@ -20,15 +20,13 @@ from mobench.solvers.host import on_host
 from mobench.solvers.solution import GOOD, GROWTH, TINY, TOLERANCE, Solution, certified
 
 DUST = 1e-30  # a coordinate of this size, in units of its scale, is a zero that rounding has missed
-FLAT = 1e-16  # Q_ii below this, relative to the largest, is what rounding leaves of a zero
+FLAT = 1e-16  # Q_ii below this, relative to the largest, is rounding of a zero
 DROPS = 3  # solves without bounds that are far from x: each shows more of them
 TIE = 1e-14  # basic variables that a step leaves below this are tied, and the perturbation decides
 # times the tolerance: a largest diagonal below this is the end of a singular block of free variables
 RANK = 1e-2
 RIDGES = (0.0, 1e-13, 1e-12, 1e-11, 1e-10)  # tried in turn where Q is singular only up to rounding
-
-
-# what the compiled kernels have to know, in the order of `mobench.solvers.kernels.pivoting.Limits`
+# in the order of `mobench.solvers.kernels.pivoting.Limits`
 LIMITS = np.array([GOOD, TOLERANCE, GROWTH, TINY, DUST, FLAT, TIE, RANK, DROPS])
 NONE = np.zeros((0, 0))
 NO_SHARE = np.zeros(0)
@@ -37,8 +35,9 @@ NO_SHARE = np.zeros(0)
 def segment(
     xp: ModuleType, Q: Array, b: Array | None, a: Array | None, r: Array | None
 ) -> tuple[tuple[Array, Array], Array, Array]:
-    """Both coordinates, the residual and a probe of: two variables, x >= 0, a'x = r > 0
-    (a = 1, r = 1 if a is None). A run without an equality (a = 0, r = 0) and without b has x = 0.
+    """Both coordinates, residual and probe of the QP of two variables with x >= 0, a'x = r > 0.
+
+    a = 1 and r = 1 if a is None. A run without an equality (a = 0, r = 0) and without b has x = 0.
 
         P = a_2 Q_11 - a_1 Q_12,  S = a_1 Q_22 - a_2 Q_12,  beta = a_2 b_1 - a_1 b_2
         V = (r S + a_2 beta)+,    W = (r P - a_1 beta)+,    x = r (V, W) / (a_1 V + a_2 W)
@@ -116,7 +115,7 @@ def segment(
 
 
 def rows(x: Tensor) -> Array:
-    """As the kernels want them: float64, in one piece; without a copy if x is both."""
+    """x as the kernels read it: a float64 array in one piece; not copied if it is so already."""
     return np.ascontiguousarray(x.detach().double().numpy())
 
 
@@ -142,7 +141,7 @@ def _program(
     lower: float | Tensor,
     upper: float | Tensor | None,
 ) -> tuple[Array, ...]:
-    """The program as the kernels want it: rows, one for all runs, or none."""
+    """The program as the kernels read it: rows, one for all runs, or none."""
     shape = Q.shape[:2]
     weights = NONE if a is None else rows(a)
     share = NO_SHARE if a is None else (_constant(1, 1.0)[0] if r is None else rows(r))
@@ -276,7 +275,7 @@ def min_norm(gram: Float[Tensor, "R n n"], active: Bool[Tensor, "R n"] | None = 
         one = _constant(n, 1.0)
         program = (rows(gram), NONE, one, one[0, :1], _constant(n, 0.0), NONE)
         return solution_of(compiled_solver("pivoting").qp(*program, np.array(RIDGES), LIMITS), gram.dtype)
-    # An inactive variable is put on an axis of its own and out of the equality: it can only be 0.
+    # An inactive variable gets a separate axis and leaves the equality: it can only be 0.
     inactive = ~active
     empty = inactive.all(1)
     gram = gram.detach().masked_fill(inactive.unsqueeze(1) | inactive.unsqueeze(2), 0)

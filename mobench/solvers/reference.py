@@ -1,5 +1,4 @@
-"""The same subproblems through CVXPY, one run at a time: CLARABEL for QPs and CSMOO's surrogates, HIGHS for
-the LPs.
+"""The subproblems through CVXPY, one run at a time: CLARABEL for QPs and CSMOO's surrogates, HIGHS for LPs.
 
 They serve `subproblem: cvxpy`, and tests compare the batched solvers with them. Each problem is
 normalised before CVXPY sees it, because its tolerances are absolute: at gradients of size 1e-6 an
@@ -30,7 +29,7 @@ CLARABEL = {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12, "tol_
 
 
 def _solved(problem: Any, **options: Any) -> bool:
-    """Run CVXPY. What the answer is worth is judged by the certificate, so only its absence counts here."""
+    """Runs CVXPY and returns whether there is an answer, which the certificate judges later."""
     import cvxpy
 
     with warnings.catch_warnings():
@@ -157,9 +156,7 @@ def epo_lp(
 
 @dataclass(frozen=True)
 class _Compiled:
-    """(11), or (13) if relaxed, for one shape: solved again with new values of its parameters,
-    not compiled again.
-    """
+    """(11), or (13) if relaxed, for one shape: compiled once, and solved with new parameters."""
 
     problem: Any
     parameters: dict[str, Any]
@@ -224,14 +221,16 @@ UNITS = (10.0, 1.0, 100.0, 0.1, 1000.0)
 
 @dataclass(frozen=True)
 class Scaled:
-    """The program of one run in units in which its data are of order 1: d in units of max |c_k|/|a_k| (times
-    a factor), every h_k in units of its largest coefficient, and the objective too.
+    """The program of one run in units in which its data are of order 1.
+
+    d is in units of max |c_k|/|a_k| (times a factor), every h_k in units of its largest coefficient, and the
+    objective too.
 
     Args:
         compiled: the program for this shape.
         values: of its parameters.
         d: the unit of dx and dy.
-        weights: what the multipliers are multiplied with; None of (13), whose sum is 1.
+        weights: factors of the multipliers; None of (13), whose multipliers sum to 1.
     """
 
     compiled: _Compiled
@@ -313,11 +312,11 @@ def _step(p: Surrogate, mu: Tensor, objective: bool = True) -> tuple[Tensor, Ten
 def _surrogate_judged(
     p: Surrogate, mu: Tensor, dx: Tensor, dy: Tensor, relaxed: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Largest constraint, residual and proof: violation and duality gap relative to their terms, for
-    anybody's d and mu.
+    """Largest constraint, residual and proof for anybody's d and mu.
 
-    The gap is h_0(d) minus the dual value q(mu), which holds for every mu >= 0. Of (13): max_k h_k(d) minus
-    q(mu), whose sign is the proof that the constraints cannot be satisfied.
+    The residual is the larger of violation and duality gap, relative to their terms. The gap is h_0(d) minus
+    the dual value q(mu), which holds for every mu >= 0. Of (13): max_k h_k(d) minus q(mu), whose sign is the
+    proof that the constraints cannot be satisfied.
     """
     h, size = constraints(p, dx, dy)
     high = h.amax(1)
@@ -337,8 +336,7 @@ def _surrogate_judged(
 
 
 def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None) -> SurrogateSolution:
-    """As `mobench.solvers.surrogate.solve_surrogate`, for X Free, Box or Ball; every program is solved
-    from a cold start.
+    """As `mobench.solvers.surrogate.solve_surrogate`, for X Free, Box or Ball, from a cold start.
 
     Failed means a residual above `REFERENCE_TOLERANCE`. The multipliers prove how good the step is, and,
     those of (13), that no point satisfies the constraints; CLARABEL's status alone proves nothing.
@@ -362,10 +360,10 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
                 break
             if infeasible[i] and not relaxed:  # a proof outweighs a small violation
                 continue
-            found = _surrogate_solution(one, relaxed, unit)
-            if found is None:
+            solution = _surrogate_solution(one, relaxed, unit)
+            if solution is None:
                 continue
-            ex, ey, nu = found
+            ex, ey, nu = solution
             high, error, proof = _surrogate_judged(one, nu, ex, ey, relaxed)
             if bool(proof & ((error < residual[i]) | (relaxed and not infeasible[i]))):
                 for whole, piece in ((dx, ex), (dy, ey), (mu, nu), (worst, high), (residual, error)):

@@ -25,7 +25,7 @@ from mobench.solvers.qp import min_norm
 from mobench.solvers.solution import GOOD, TINY, TOLERANCE, Solution, certified
 
 SAME = 1e-9  # a ray as near to v as this is v, up to rounding: its row is never active
-# numbers of the rows of those runs that are taken at a time: of two objectives they stay in a core's cache, a
+# size of the rows of the runs that are solved at a time: for two objectives they stay in a core's cache, a
 # GPU needs enough for a launch, and programs that grow are solved so many at once that calls do not count
 PLANE_ROOM = 1 << 16
 DEVICE_ROOM = 1 << 24
@@ -66,7 +66,7 @@ def sector_min_norm(
     The residual is that of `min_norm` for the Gram matrix of all rows. Runs without an active row get 0.
 
     Args:
-        U, v: the rays, the same for all runs, and each run's own.
+        U, v: the reference rays, the same for all runs, and the preference ray of each run.
         objectives: the unit vectors are rows, too, and always active.
         solver: `min_norm`, or its reference, which solves one program with all rows.
     """
@@ -98,7 +98,7 @@ def _plane(U: Tensor, v: Tensor, G: Tensor, F: Tensor, objectives: bool) -> Solu
         det(p_i, p_j)^2 / (p_i - p_j)'G(p_i - p_j)  =  (squared distance) / det G,
     a comparison that a nearly singular G (a Pareto stationary point) does not blur.
     """
-    xp, (g, u, own, f) = arrays(G, U, v, F)
+    xp, (g, u, ray, f) = arrays(G, U, v, F)
     with np.errstate(all="ignore"):
         always = 2 if objectives else 0
         p1 = zeros(g, always + len(u), len(g))
@@ -106,8 +106,8 @@ def _plane(U: Tensor, v: Tensor, G: Tensor, F: Tensor, objectives: bool) -> Solu
         if objectives:
             p1[0] = 1.0
             p2[1] = 1.0
-        p1[always:] = u[:, :1] - own[:, 0]
-        p2[always:] = u[:, 1:] - own[:, 1]
+        p1[always:] = u[:, :1] - ray[:, 0]
+        p2[always:] = u[:, 1:] - ray[:, 1]
         length = p1 * p1 + p2 * p2
         active = (p1 * f[:, 0] + p2 * f[:, 1] > 0) & (xp.maximum(abs(p1), abs(p2)) > SAME)
         # the first and the last ray of the arc, in the order in which they come
@@ -126,8 +126,8 @@ def _plane(U: Tensor, v: Tensor, G: Tensor, F: Tensor, objectives: bool) -> Solu
         slope -= w1 * z1 + w2 * z2
         q = xp.where(active, _squares(p1, p2, g), 0.0)
         slope = xp.where(active, slope, 0.0) / (q.sum(0) + TINY)
-        own_slope = slope[at, runs]
-        natural = abs(xp.where(own_slope < x, own_slope, x))
+        corner_slope = slope[at, runs]
+        natural = abs(xp.where(corner_slope < x, corner_slope, x))
         residual = xp.maximum(xp.amax(natural, 0), -xp.amin(slope, 0))
         probe = g[:, 0, 0] + g[:, 0, 1] + g[:, 1, 1] + f[:, 0] + f[:, 1]
         residual = xp.where(some, residual, 0.0)
@@ -210,8 +210,10 @@ def _with_objectives(p: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
 
 @on_host()
 def _supported(U: Tensor, v: Tensor, G: Tensor, F: Tensor, objectives: bool) -> Solution:
-    """Programs of a few rows, which grow: first the active row that is nearest to 0 (and the objectives'),
-    then, as long as one is nearer to 0 along J'w than the point found, the row that is nearest.
+    """Programs of a few rows, which grow.
+
+    First comes the active row that is nearest to 0 (and those of the objectives), then the row nearest to 0
+    along J'w, as long as one is nearer than the minimiser so far.
 
     Source: von Hohenbalken 1977 (programs over the vertices that a linear program finds, one at a time).
     """
@@ -219,15 +221,15 @@ def _supported(U: Tensor, v: Tensor, G: Tensor, F: Tensor, objectives: bool) -> 
     active = (p @ F.unsqueeze(-1)).squeeze(-1) > 0
     squares = ((p @ G) * p).sum(2)
     scale = torch.where(active, squares, 0.0).sum(1) + G.diagonal(dim1=1, dim2=2).sum(1) * objectives + TINY
-    held = torch.where(active, squares, torch.inf).argmin(1, keepdim=True)
+    support = torch.where(active, squares, torch.inf).argmin(1, keepdim=True)
     left = torch.arange(len(p))  # runs whose program may have to grow
     w = torch.zeros_like(F)
     residual = torch.full_like(scale, torch.nan)
     failed = torch.zeros_like(scale, dtype=torch.bool)
     while True:
         q = p[left]
-        few = q.gather(1, held.unsqueeze(2).expand(-1, -1, p.shape[2]))
-        on = active[left].gather(1, held)
+        few = q.gather(1, support.unsqueeze(2).expand(-1, -1, p.shape[2]))
+        on = active[left].gather(1, support)
         if objectives:
             few, on = _with_objectives(few, on)
         s, certificate, lost = min_norm(few @ G[left] @ few.mT, on)
@@ -237,8 +239,8 @@ def _supported(U: Tensor, v: Tensor, G: Tensor, F: Tensor, objectives: bool) -> 
         least, row = torch.where(active[left], slope / scale[left].unsqueeze(1), torch.inf).min(1)
         residual[left] = torch.maximum(certificate, -least)
         failed[left] = lost
-        grows = (least < -GOOD) & ~lost & (held != row.unsqueeze(1)).all(1)
+        grows = (least < -GOOD) & ~lost & (support != row.unsqueeze(1)).all(1)
         if not bool(grows.any()):
             return Solution(w, residual, failed | (residual > TOLERANCE))
         left = left[grows]
-        held = torch.cat([held[grows], row[grows].unsqueeze(1)], 1)
+        support = torch.cat([support[grows], row[grows].unsqueeze(1)], 1)

@@ -27,8 +27,8 @@ class Solution(NamedTuple):
     residual (R,)    relative residual, see `qp_residual` and `lp_residual`; NaN where the input was not
                      finite
     failed   (R,)    True where a finite input was not solved to `TOLERANCE` (infeasible, unbounded,
-    numerically lost).
-                     A run whose input is not finite has diverged; that is not a failure of the solver.
+                     numerically lost). A run whose input is not finite has diverged; that is not a failure of
+                     the solver.
     """
 
     x: Float[Tensor, "R n"]

@@ -10,25 +10,25 @@ from mobench.core.arrays import Array
 from mobench.solvers.solution import TINY
 
 RANK = 1e-12
-"""Eigenvalues below this share of the largest are what rounding leaves of zeros."""
+"""Eigenvalues below this share of the largest are rounding of zeros."""
 
 
 class Spectrum(NamedTuple):
     """G = V diag(values) V' of each run, eigenvalues in ascending order, in NumPy.
 
-    values (R, M); vectors (R, M, M), in columns; kept (R, M): whether an eigenvalue counts; residual (R,):
+    values (R, M); vectors (R, M, M), in columns; nonzero (R, M): whether an eigenvalue counts; residual (R,):
     the largest entry of G V - V diag(values), relative to the largest eigenvalue, or of V'V - 1; NaN where
     G is not finite, as are values and vectors there.
     """
 
     values: Array
     vectors: Array
-    kept: Array
+    nonzero: Array
     residual: Array
 
     def apply(self, f: Array, x: Array) -> Array:
         """V diag(f) V' x over the eigenvalues that count."""
-        inside = np.where(self.kept, f, 0.0) * (x[:, None, :] @ self.vectors)[:, 0]
+        inside = np.where(self.nonzero, f, 0.0) * (x[:, None, :] @ self.vectors)[:, 0]
         return (self.vectors @ inside[:, :, None])[:, :, 0]
 
 
@@ -42,5 +42,5 @@ def spectrum(G: Array) -> Spectrum:
         off = abs(G @ vectors - vectors * values[:, None, :])
         skew = vectors.swapaxes(1, 2) @ vectors - np.eye(G.shape[1])
         residual = np.maximum(off.max((1, 2)) / (values[:, -1] + TINY), abs(skew).max((1, 2)))
-        kept = (values > RANK * values[:, -1:]) & (values[:, -1:] > 0)
-        return Spectrum(values + poison[:, None], vectors + poison[:, None, None], kept, residual + poison)
+        nonzero = (values > RANK * values[:, -1:]) & (values[:, -1:] > 0)
+        return Spectrum(values + poison[:, None], vectors + poison[:, None, None], nonzero, residual + poison)

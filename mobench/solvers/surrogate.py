@@ -36,13 +36,13 @@ LOOSE = 1e-3  # share of the terms that cancel in a_k'd which counts as size of 
 SHIFT = 1e-14  # least damping: keeps the matrix of dependent active constraints regular
 FIRST = 1e-2  # damping after a step that was taken back
 CANCELLED = 1e-5  # share of the terms that cancel in d which counts as size of h: TOLERANCE of it is ROUNDING
-ROUNDING = 1e-14  # of the terms that cancel in d: what is not larger may be zero
+ROUNDING = 1e-14  # share of the terms that cancel in d up to which a number may be zero
 FAR = 1e14  # multipliers beyond this run away: the surrogate is infeasible
 NEWTON = 20  # steps of Newton's method: from good multipliers two to five are needed
 PROOF = 8  # the step at which it looks for a proof of infeasibility
 MODEL = 4  # active sets tried for the model of one step
 INTERIOR = 60  # interior-point steps: 12 to 20 are needed
-# what the kernel has to know, in the order of `mobench.solvers.kernels.surrogate.Limits`
+# in the order of `mobench.solvers.kernels.surrogate.Limits`
 _STEPS = (NEWTON, PROOF, MODEL, INTERIOR)
 LIMITS = np.array([GOOD, TOLERANCE, TINY, LOOSE, SHIFT, FIRST, CANCELLED, ROUNDING, FAR, *_STEPS])
 NOBODY = np.zeros((0, 0), bool)  # no mask: all coordinates move
@@ -57,8 +57,8 @@ class SurrogateSolution(NamedTuple):
     mu (R, K)             multipliers; where infeasible those of (13), in the simplex: min over Q of mu'h > 0
                           proves it
     worst (R,)            max_k h_k at (dx, dy)
-    residual (R,)         largest of constraint violation and duality gap, relative to their own terms
-    infeasible (R,)       no point of Q satisfies the constraints: proved by mu, not said by a solver
+    residual (R,)         largest of constraint violation and duality gap, relative to their terms
+    infeasible (R,)       no point of Q satisfies the constraints, as mu proves
     failed (R,)           neither solved to `TOLERANCE` nor proved infeasible (a run that is not finite has
                           diverged)
     """
@@ -104,21 +104,21 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
 
     A damped Newton iteration from `warm`; runs that it leaves go through a primal-dual interior-point method
     and the same iteration again; runs that this leaves get problem (13) and either a proof of infeasibility
-    or `failed`. The certificate is computed from the step itself, by rows, whatever formula found it.
+    or `failed`. The certificate is computed from the step itself, by rows, whichever formula gave it.
 
     Raises:
         ValueError: x in a set that the kernel does not know.
     """
     X = program.X
     if type(X) not in SETS:
-        names = ", ".join(known.__name__ for known in SETS)
+        names = ", ".join(X_type.__name__ for X_type in SETS)
         raise ValueError(f"CSMOO's surrogate is solved for X in {names}, not {type(X).__name__}.")
     inner = outer = np.zeros(0)
     if isinstance(X, (Box, Intervals)):
         inner, outer = (np.ones(program.rows.shape[2]) * end for end in (X.lower, X.upper))
     fields = ("c", "rows", "slopes", "tau", "tau_y", "x", "low")
     moving = NOBODY if program.moving is None else program.moving.contiguous().numpy()
-    found = compiled_solver("surrogate").solve_surrogate(
+    arrays = compiled_solver("surrogate").solve_surrogate(
         *(in_rows(getattr(program, name)) for name in fields),
         moving,
         in_rows(torch.ones_like(program.c) if warm is None else warm),
@@ -128,27 +128,27 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
         float(X.radius) if isinstance(X, Ball) else np.inf,
         LIMITS,
     )
-    dx, dy, mu, worst, residual, infeasible = (tensor(part) for part in found)
+    dx, dy, mu, worst, residual, infeasible = (tensor(part) for part in arrays)
     solution = SurrogateSolution(dx, dy, mu, worst, residual, infeasible, residual > TOLERANCE)
     return solution if bool((program.tau_y[1:] > 0).all()) else _checked(program, solution)
 
 
-def _checked(program: Surrogate, found: SurrogateSolution) -> SurrogateSolution:
+def _checked(program: Surrogate, solution: SurrogateSolution) -> SurrogateSolution:
     """Takes back solutions that violate a constraint by more than rounding of the step and of x.
 
     Where a y has no quadratic term in the constraints, multipliers of an infeasible surrogate grow beyond
     all bounds while the curvature along y stays, and so does the size of the terms to which the certificate
     compares a violation.
     """
-    h, size = constraints(program, found.dx, found.dy)
+    h, size = constraints(program, solution.dx, solution.dy)
     lengths = ((program.rows**2).sum(2) + (program.slopes[1:] ** 2).sum(1)) ** 0.5
-    step = ((found.dx**2).sum(1) + (program.x**2).sum(1) + (found.dy**2).sum(1)) ** 0.5
+    step = ((solution.dx**2).sum(1) + (program.x**2).sum(1) + (solution.dy**2).sum(1)) ** 0.5
     over = (h / (size + lengths * step.unsqueeze(1) + TINY)).amax(1)
-    violated = (over > TOLERANCE) & ~found.infeasible
+    violated = (over > TOLERANCE) & ~solution.infeasible
     lost = violated.unsqueeze(1)
-    dx, dy, mu = (torch.where(lost, torch.nan, part) for part in (found.dx, found.dy, found.mu))
-    residual = torch.where(violated, torch.fmax(over, found.residual), found.residual)
-    return found._replace(dx=dx, dy=dy, mu=mu, residual=residual, failed=found.failed | violated)
+    dx, dy, mu = (torch.where(lost, torch.nan, part) for part in (solution.dx, solution.dy, solution.mu))
+    residual = torch.where(violated, torch.fmax(over, solution.residual), solution.residual)
+    return solution._replace(dx=dx, dy=dy, mu=mu, residual=residual, failed=solution.failed | violated)
 
 
 def constraints(

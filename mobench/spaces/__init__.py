@@ -1,5 +1,4 @@
-"""Decision variables a instead of theta: an oracle of a problem's variables, presented as an oracle of few or
-of bounded ones.
+"""Oracles of few or of bounded variables a, made of oracles of a problem's variables theta.
 
 May import: core, oracles, errors.
 """

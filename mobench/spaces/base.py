@@ -39,7 +39,7 @@ def refuse_local(oracle: Oracle, space: str) -> None:
 
 
 def refuse_set(oracle: Oracle, problem: Problem, space: str) -> None:
-    """Raise CompatibilityError for a problem whose variables have a feasible set of their own."""
+    """Raise CompatibilityError for a problem whose variables have a feasible set."""
     if not isinstance(oracle.spec.X, Free):
         raise CompatibilityError(
             f"space={space} is for problems without a feasible set, but the variables of "
@@ -56,9 +56,10 @@ def at_least(value: Real, least: Real, name: str, strict: bool = False) -> None:
 def spread_out(
     reference: Float[Tensor, "R k"], box: Box, runs: Runs, problem: Problem, start: str
 ) -> Float[Tensor, "R k"]:
-    """First iterates, float64 on the CPU. spread: the first preference of each seed has the reference, the
-    others draw uniform points of the box, keyed by (problem, seed, place of the preference); reference: all
-    have it.
+    """First iterates, float64 on the CPU.
+
+    spread: the first preference of each seed has the reference, the others draw uniform points of the box,
+    keyed by (problem, seed, place of the preference); reference: all have it.
     """
     a = reference.clone()
     if start == "spread":
@@ -100,20 +101,20 @@ class Space(Oracle):
     def along(self, a: Float[Tensor, "R k"], v: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
         """phi'(a) v."""
 
-    def kept(self) -> State:
-        """The space's own entries of the oracle's state."""
+    def space_state(self) -> State:
+        """The entries that the space adds to the oracle's state."""
         return {}
 
     def adopt(self, state: State) -> None:
-        """Take what `kept` gave out of a state that may come from a file."""
+        """Take the entries of `space_state` from a state that may come from a file."""
 
     def variables(self, a: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
-        """phi(a); of the same a the same tensor, by which problems know what they have evaluated already."""
+        """phi(a); of the same a the same tensor, so that caches of problems are hit."""
         return self.cache.at(a, "theta", lambda: self.map(a))
 
     def init(self, theta: Float[Tensor, "R k"]) -> State:
         inner = self.inner.init(self.variables(theta))
-        return self.kept() | ({"inner": inner} if inner else {})
+        return self.space_state() | ({"inner": inner} if inner else {})
 
     def at(self, theta: Float[Tensor, "R k"], state: State, t: int, k: int = 0) -> Point:
         self.adopt(state)
@@ -147,7 +148,7 @@ class MappedPoint(Point):
     def __init__(self, inner: Point, a: Float[Tensor, "R k"], space: Space) -> None:
         self.inner: Point = inner
         self._space = space
-        state = space.kept() | ({"inner": inner.state} if inner.state else {})
+        state = space.space_state() | ({"inner": inner.state} if inner.state else {})
         super().__init__(a, space.spec.X, inner.M, state)
         self.recorded = inner.recorded
         if inner.moving is not None and a is not inner.x:
@@ -182,13 +183,14 @@ class MappedPoint(Point):
 
 
 class Referenced(Space):
-    """A space around x_ref, the start theta_0 of a seed's first preference after `warm_steps` steps of
-    x <- x - warm_step (1/M) sum_m grad f_m(x) on the wrapped oracle's samples, by one network per seed.
+    """A space around a reference x_ref, one for each seed.
 
-    x_ref is made once, in `init`, and lies in the oracle's state: a job that is resumed has the same. Where
-    an exact value is asked before there is a state, it is made then. The column `warm_seconds`
-    (only if warm_steps > 0) says what a seed's warm-up took; it is a time, no result, and not among the
-    `seconds` of the rows: who compares times adds it once for each seed.
+    x_ref is the start theta_0 of a seed's first preference after `warm_steps` steps of x <- x - warm_step
+    (1/M) sum_m grad f_m(x) on the wrapped oracle's samples. It is made once, in `init`, and lies in the
+    oracle's state: a job that is resumed has the same. If an exact value is requested before there is a
+    state, it is made then. The column `warm_seconds` (only if warm_steps > 0) is the time of a seed's
+    warm-up; it is no result, and not among the `seconds` of the rows: a comparison of times adds it once for
+    each seed.
     """
 
     def __init__(
@@ -211,8 +213,8 @@ class Referenced(Space):
         seeds, self.group = torch.unique(runs.seeds.cpu(), return_inverse=True)
         # x_ref must not depend on which of the preferences are here: the first of the whole set stands for a
         # seed
-        nobody = torch.zeros(len(seeds), dtype=torch.int64)
-        self.firsts = Runs(runs.all.cpu()[nobody], seeds, nobody, runs.all.cpu())
+        zeros = torch.zeros(len(seeds), dtype=torch.int64)
+        self.firsts = Runs(runs.all.cpu()[zeros], seeds, zeros, runs.all.cpu())
         self.parts = [
             torch.nonzero(self.group == g).squeeze(1).to(runs.seeds.device) for g in range(len(seeds))
         ]
@@ -221,7 +223,7 @@ class Referenced(Space):
         self._seconds: Tensor | None = None
 
     def _sampler(self, runs: Runs, batch: int | None) -> Oracle:
-        """An oracle of one run per seed that draws what the wrapped one draws."""
+        """An oracle of one run per seed that draws the same samples as the wrapped one."""
         base = self.inner
         while isinstance(below := getattr(base, "inner", None), Oracle):
             base = below
@@ -236,7 +238,7 @@ class Referenced(Space):
         )
 
     def _warm_up(self, like: Tensor) -> tuple[Float[Tensor, "R P"], Float[Tensor, " R"]]:
-        """x_ref and the seconds that each seed's took."""
+        """x_ref, and the seconds of a seed's warm-up, for each run."""
         x = self.inner.initial(self.firsts).to(like)
         began = time.perf_counter()
         if self.sampler is not None:
@@ -263,7 +265,7 @@ class Referenced(Space):
             self._reference, self._seconds = self._warm_up(like)
         return self._reference
 
-    def kept(self) -> State:
+    def space_state(self) -> State:
         assert self._reference is not None
         return {"reference": self._reference, "warm_seconds": self._seconds}
 
@@ -280,8 +282,8 @@ class Referenced(Space):
     def columns(
         self, theta: Float[Tensor, "R k"], values: Float[Tensor, "R K"], point: Point | None = None
     ) -> dict[str, Tensor]:
-        found = super().columns(theta, values, point)
+        columns = super().columns(theta, values, point)
         if self.sampler is not None:
             assert self._seconds is not None
-            found["warm_seconds"] = self._seconds
-        return found
+            columns["warm_seconds"] = self._seconds
+        return columns

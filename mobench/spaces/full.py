@@ -1,4 +1,4 @@
-"""The problem's own variables in a box:  X = [-bound, bound]^P."""
+"""The problem's variables in a box:  X = [-bound, bound]^P."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Boxed(Space):
         return v
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
-        own = self.inner.initial(runs)
-        used = own if self.start == "reference" else own[runs.index.cpu() == 0]
+        start_points = self.inner.initial(runs)
+        used = start_points if self.start == "reference" else start_points[runs.index.cpu() == 0]
         farthest = float(used.abs().amax()) if len(used) else 0.0
         if farthest > self.box.upper:
             raise ConfigError(
@@ -51,4 +51,4 @@ class Boxed(Space):
                 f"which all methods share, has variables as large as {farthest:.3g}, outside the box. "
                 "Raise space.bound."
             )
-        return spread_out(own, self.box, runs, self.problem, self.start)
+        return spread_out(start_points, self.box, runs, self.problem, self.start)

@@ -35,15 +35,15 @@ class WithHeads(Protocol):
 
 
 class HeadBias(Referenced):
-    """k = 2m variables a in [-bound, bound]^k: a shift of the bias and the logarithm of a scale for each of m
-    heads with one output, by `WithHeads.with_heads`. Features stay those of x_ref.
+    """k = 2m variables a in [-bound, bound]^k for m heads with one output.
+
+    They are a shift of the bias and the logarithm of a scale for each head, by `WithHeads.with_heads`;
+    features stay those of x_ref.
 
     Parameters: bound: half width of the box. warm_steps, warm_step, warm_batch: x_ref (see `Referenced`).
-    start: spread |
-        reference.
+    start: spread | reference.
     Raises: CompatibilityError: the problem has no heads with one output (a shift of all scores of a softmax
-    changes
-        nothing), a feasible set, or clients.
+    changes nothing), a feasible set, or clients.
     Source: our setting 3 for the MLM-CMOO paper's baselines; it gives none. Departure: no Hessian products,
     the map is not linear.
     """

@@ -1,5 +1,4 @@
-"""Weights of tasks as variables: an evaluation of a in [0, 1]^M trains the run's network for an epoch with
-them.
+"""Weights of tasks as variables: each evaluation trains the run's network for an epoch with them.
 
 x <- x - step sum_m w_m grad f_m(x),   w = max(a, floor) / sum max(a, floor),   e = 1..epoch_steps;
 value f(x)
@@ -33,14 +32,14 @@ def task_weights(a: Float[Tensor, "R M"]) -> Float[Tensor, "R M"]:
 
 
 class Hybrid(Oracle):
-    """Each run (slot of a population) keeps its network x, from the problem's start on; every step of the
-    algorithm trains all of them for an epoch. What comes back are the losses of x after it, on all samples.
+    """Each run (slot of a population) has a network x, which every step of the algorithm trains for an epoch.
 
-    x belongs to the slot, not to a: the a of a slot says how its network is trained next, and a parent that
-    survives was judged with the network that its slot had then. So `exact` and `columns`, which know a alone,
-    are those of the networks that the oracle saw last, in `at` or in the state of the last step: final rows
-    show what has been trained. (Before the first step: the start.) There are values only; a gradient with
-    respect to a is refused.
+    x begins at the problem's start; values are its losses after the epoch, on all samples. x belongs to the
+    slot, not to a: the a of a slot says how its network is trained next, and a parent that survives was
+    judged with the network that its slot had then. So `exact` and `columns`, which know a alone, are those of
+    the networks that the oracle used last, in `at` or in the state of the last step: final rows show the
+    trained networks. (Before the first step: the start.) There are values only; a gradient with respect to a
+    is refused.
 
     Parameters: step: of the networks. epoch_steps: steps of an evaluation; null: an epoch of oracle=epochs.
     start: spread (the first preference of a seed has equal weights, others uniform ones) | reference
@@ -113,7 +112,7 @@ class Hybrid(Oracle):
         self._networks = state["networks"]
 
     def networks(self, like: Tensor) -> Float[Tensor, "R P"]:
-        """Returns the values seen last."""
+        """The networks that were trained last; before the first step, the start."""
         return self.first.to(like) if self._networks is None else self._networks
 
     def exact(self, theta: Float[Tensor, "R M"]) -> Float[Tensor, "R K"]:

@@ -43,7 +43,7 @@ def choose(
         choose(rows, bounds={"f_2": 0.2})            the smallest f_1 with f_2 <= 0.2 (of two objectives)
 
     Args:
-        rows: what `mobench.run` or `mobench.rows` returned, or some of it. Lost runs are no candidates.
+        rows: all or some rows of `mobench.run` or `mobench.rows`. Lost runs are no candidates.
         rule: pseudo-weights (the default with weights), compromise, or knee; with bounds alone the one
             objective that has no bound is minimised.
         weights: one for each objective, positive; they are divided by their sum.
@@ -55,7 +55,7 @@ def choose(
         The row, as a frame of one row, which `Objectives.solutions` and `modules` take as well.
 
     Raises:
-        ConfigError: unknown rule or column, no run that is left, or a rule that needs more than is given.
+        ConfigError: unknown rule or column, no candidate, or a rule without its weights or bounds.
         PreferenceError: weights that are not positive or not one for each objective.
     """
     names = list(objectives) if objectives is not None else columns(rows, "f_")
@@ -84,11 +84,11 @@ def choose(
     if not good.any():
         raise ConfigError(f"None of these {len(rows)} rows is a finished run with finite {', '.join(names)}.")
     for name, largest in limits.items():
-        kept = good & (rows[name].to_numpy(dtype=float) <= largest)
-        if not kept.any():
+        feasible = good & (rows[name].to_numpy(dtype=float) <= largest)
+        if not feasible.any():
             least = rows.loc[good, name].min()
             raise ConfigError(f"No run has {name} <= {largest:g}; the smallest is {least:.4g}.")
-        good = kept
+        good = feasible
     if chosen is None:
         return rows.iloc[[_first(np.flatnonzero(good), rows[free[0]].to_numpy(dtype=float)[good])]]
     candidates = np.flatnonzero(good)[moocore.is_nondominated(F[good], keep_weakly=True)]
@@ -108,7 +108,7 @@ def _first(candidates: np.ndarray, distance: np.ndarray) -> int:
 
 
 def _scaled(F: np.ndarray) -> np.ndarray:
-    """The candidates between their ideal point, 0, and their nadir point, 1; 0 where all are equal."""
+    """Returns the candidates scaled from their ideal point, 0, to their nadir, 1; 0 where all are equal."""
     ideal = F.min(0)
     extent = F.max(0) - ideal
     scaled: np.ndarray = (F - ideal) / np.where(extent > 0, extent, 1.0)
@@ -116,12 +116,12 @@ def _scaled(F: np.ndarray) -> np.ndarray:
 
 
 def pseudo_weights(scaled: np.ndarray) -> np.ndarray:
-    """Returns how much each candidate (K, M) favours each objective: (1 - n_m) / sum_k (1 - n_k)."""
+    """Returns the pseudo-weights (K, M) of the candidates: (1 - n_m) / sum_k (1 - n_k)."""
     share = 1.0 - scaled
     total: np.ndarray = share.sum(1, keepdims=True)
     # the nadir point itself favours none
-    found: np.ndarray = np.where(total > 0, share / np.where(total > 0, total, 1.0), 1.0 / scaled.shape[1])
-    return found
+    weights: np.ndarray = np.where(total > 0, share / np.where(total > 0, total, 1.0), 1.0 / scaled.shape[1])
+    return weights
 
 
 def _weights(weights: Sequence[float] | None, n: int) -> np.ndarray:

@@ -19,7 +19,7 @@ SIZE = (4.4, 3.2)  # inches
 
 
 def plot(rows: pd.DataFrame, x: str | None = None, y: str | None = None, *, by: str | None = None) -> Figure:
-    """Draws runs: where they end in the plane of two columns, or what was recorded over the steps.
+    """Draws runs: their ends in the plane of two columns, or a recorded column over the steps.
 
         mobench.plot(rows).savefig("front.pdf")                      f_2 over f_1, a colour for each method;
                                                                      without methods for each preference
@@ -29,7 +29,7 @@ def plot(rows: pd.DataFrame, x: str | None = None, y: str | None = None, *, by: 
     Lost runs are not drawn; the caption counts them.
 
     Args:
-        rows: what `mobench.run` or `mobench.rows` returned, or some of it.
+        rows: all or some rows of `mobench.run` or `mobench.rows`.
         x, y: columns of rows; with x="step", y is a column of the jobs' histories. Default: f_1 and f_2.
         by: the column whose values have a colour each; default: algorithm, where there is one, else the ray
             of the preference, where there are two objectives.
@@ -63,9 +63,9 @@ def plot(rows: pd.DataFrame, x: str | None = None, y: str | None = None, *, by: 
             for k, (look, (_, part)) in enumerate(zip(_looks(st, group, groups), groups, strict=True)):
                 name, colour, marker = look
                 if across == "step":
-                    for j, (_, own) in enumerate(part.groupby(["own", "run", "output"], sort=False)):
-                        said = name if j == 0 else None
-                        ax.plot(own[across], own[up], color=colour, lw=0.9, alpha=0.6, label=said)
+                    for j, (_, curve) in enumerate(part.groupby(["source_job", "run", "output"], sort=False)):
+                        label = name if j == 0 else None
+                        ax.plot(curve[across], curve[up], color=colour, lw=0.9, alpha=0.6, label=label)
                 else:  # the first ones are larger, so that the last ones do not hide them
                     size = 7.0 - 2.5 * k / max(len(groups) - 1, 1)
                     drawn = {"color": colour, "marker": marker, "ms": size, "ls": "none", "label": name}
@@ -87,28 +87,30 @@ def plot(rows: pd.DataFrame, x: str | None = None, y: str | None = None, *, by: 
 def _draw_rays(st: Any, fig: Figure, ax: Any, rows: pd.DataFrame, x: str, y: str) -> None:
     """Draws ends in the colour that the ray of their preference has in every picture of the project."""
     angles = np.degrees(np.arctan2(rows["preference_1"], rows["preference_2"]))
-    for angle, own in rows.groupby(angles):
-        ax.plot(own[x], own[y], "o", color=st.preference(angle), ms=6.5, mec="white", mew=0.4, alpha=0.9)
+    for angle, part in rows.groupby(angles):
+        ax.plot(part[x], part[y], "o", color=st.preference(angle), ms=6.5, mec="white", mew=0.4, alpha=0.9)
     st.preference_bar(fig, ax)
 
 
 def _looks(st: Any, group: str | None, groups: Sequence[tuple[Any, Any]]) -> list[tuple[str, str, str]]:
-    """Returns name, colour and marker of each group: methods look as in every picture of the project, unless
-    another one of this picture has that colour; what is no method takes the next colour.
+    """Returns name, colour and marker of each group.
+
+    Methods look as in every picture of the project, unless another one of this picture has that colour; all
+    other groups take the next free colour.
     """
     out: list[tuple[str, str, str]] = []
     free = [
         (c, m) for m, c in zip(st.MARKERS * 2, [*st.CYCLE, "#332288", "#8C6D31", "#999933"], strict=False)
     ]
     looks = [st.METHODS.get(value) if group == "algorithm" else None for value, _ in groups]
-    kept = {look.colour for look in looks if look is not None}
-    left = [pair for pair in free if pair[0] not in kept] or free
+    taken = {look.colour for look in looks if look is not None}
+    available = [pair for pair in free if pair[0] not in taken] or free
     for k, (look, (value, _)) in enumerate(zip(looks, groups, strict=True)):
         name = look.name if look else str(value)
         if look and look.colour not in {colour for _, colour, _ in out}:
             out.append((name, look.colour, look.marker))
         else:
-            out.append((name, *left[k % len(left)]))
+            out.append((name, *available[k % len(available)]))
     return out
 
 
@@ -117,24 +119,24 @@ def _label(column: str) -> str:
 
 
 def _histories(done: pd.DataFrame, group: str | None) -> pd.DataFrame:
-    """The recorded rows of these runs, with the column by which they are told apart."""
+    """Returns the recorded rows of these runs, with their job and their group."""
     import pandas as pd
 
     from mobench.api import load
 
     parts = []
-    for name, own in done.groupby("job", sort=False) if "job" in done else [("", done)]:
-        history = load(own).history
-        part = history[history["run"].isin(own["run"])].assign(own=name)
+    for name, job_rows in done.groupby("job", sort=False) if "job" in done else [("", done)]:
+        history = load(job_rows).history
+        part = history[history["run"].isin(job_rows["run"])].assign(source_job=name)
         if group and group not in part:
-            part = part.merge(own[["run", group]].drop_duplicates("run"), on="run")
+            part = part.merge(job_rows[["run", group]].drop_duplicates("run"), on="run")
         parts.append(part)
     return pd.concat(parts, ignore_index=True)
 
 
 @contextlib.contextmanager
 def _style() -> Iterator[Any]:
-    """The look of the project's pictures inside the block; a notebook keeps its own, and its windows."""
+    """Sets the look of the project's pictures inside the block; a notebook keeps its look and windows."""
     import matplotlib as mpl
 
     backend = mpl.rcParams._get("backend")  # not looked up, which would choose one

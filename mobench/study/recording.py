@@ -6,8 +6,8 @@
             run.log(epoch + 1, [loss_1, loss_2], validation_1=..., validation_2=...)
             run.save({"model": model.state_dict()})
 
-What it writes is a job's folder, so `mobench.rows`, `table`, `plot`, `choose`, `load` and `mobench status`
-read it as those of jobs that mobench trained.
+It writes a job's folder, so `mobench.rows`, `table`, `plot`, `choose`, `load` and `mobench status` read it as
+those of jobs that mobench trained.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Recording:
     Attributes:
         done: whether an earlier call has finished this run; then there is nothing to do.
         step: the last step that was logged, 0 at the beginning; a stopped run continues from its last `save`.
-        state: what was saved last, or None.
+        state: the state of the last `save`, or None.
         path: the folder.
     """
 
@@ -52,10 +52,10 @@ class Recording:
         self.step = 0
         self.state: dict[str, Any] | None = None
         self._history: list[dict[str, float]] = []
-        self._kept: int | None = None  # step whose values are final; None: the last one
+        self._final_step: int | None = None  # step whose values are final; None: the last one
         self._began = time.time()
         self._before = 0.0
-        self._told = 0.0
+        self._last_beat = 0.0
         self._open = ExitStack()
         self._rerun = rerun
 
@@ -64,15 +64,15 @@ class Recording:
         self._open.enter_context(self.folder.locked())
         if self.done:
             return self
-        found, messages = (None, []) if self._rerun else self.folder.load_checkpoint()
+        checkpoint, messages = (None, []) if self._rerun else self.folder.load_checkpoint()
         for message in messages:
             print(f"warning: {message}", file=sys.stderr)
-        if found is not None:
-            self.step = int(found["step"])
-            self.state = found["state"]
-            self._history = found["history"]
-            self._kept = found["kept"]
-            self._before = float(found["seconds"])
+        if checkpoint is not None:
+            self.step = int(checkpoint["step"])
+            self.state = checkpoint["state"]
+            self._history = checkpoint["history"]
+            self._final_step = checkpoint["kept"]
+            self._before = float(checkpoint["seconds"])
         config = {**self.identity, "problem": {**self.identity["problem"], "_target_": _NAME}}
         config |= {p: {**self.identity[p], "_target_": _NAME} for p in ("algorithm", "oracle")}
         self.folder.write_config(config)
@@ -100,24 +100,29 @@ class Recording:
             raise ConfigError(f"log got {len(losses)} losses, but the preference has {M}.")
         self._history.append(row)
         self.step = step
-        if time.time() - self._told > BEAT:
+        if time.time() - self._last_beat > BEAT:
             self._beat()
 
     def keep(self) -> None:
-        """Makes the values that were logged last the run's final ones: call it where they are best."""
+        """Makes the last logged values the run's final ones: call it where they are best."""
         self._refuse_done()
-        self._kept = self.step
+        self._final_step = self.step
 
     def save(self, state: Mapping[str, Any]) -> None:
-        """Saves what the loop needs to go on from here: tensors and plain values, such as state dicts."""
+        """Saves the state from which the loop goes on: tensors and plain values, such as state dicts."""
         self._refuse_done()
-        payload = {"step": self.step, "state": dict(state), "history": self._history, "kept": self._kept}
+        payload = {
+            "step": self.step,
+            "state": dict(state),
+            "history": self._history,
+            "kept": self._final_step,
+        }
         self.folder.save_checkpoint(payload | {"seconds": self._seconds()})
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Writes the rows; of a loop that was stopped, how far it came; of one that failed, why."""
+        """Writes the rows, or the last step of a loop that was stopped, or the error of one that failed."""
         with self._open:
             if self.done:
                 return
@@ -137,7 +142,7 @@ class Recording:
         history = pd.DataFrame(self._history)
         seed = self.identity["seeds"][0]
         keys = {"run": 0, "seed": seed, "output": "last"}
-        last = next(dict(row) for row in reversed(self._history) if self._kept in (None, row["step"]))
+        last = next(dict(row) for row in reversed(self._history) if self._final_step in (None, row["step"]))
         ended = {"ended": last.pop("step")}
         preference = {f"preference_{m + 1}": w for m, w in enumerate(self.identity["preferences"][0])}
         finite = all(math.isfinite(v) for k, v in last.items() if k.startswith("f_"))
@@ -157,15 +162,15 @@ class Recording:
                 "identity": self.identity,
             },
         )
-        said = {"runs": 1, "diverged": int(not finite), "seconds": self._seconds()}
-        self.folder.write_status("done", **said, sha256=self.folder.digests())
+        counts = {"runs": 1, "diverged": int(not finite), "seconds": self._seconds()}
+        self.folder.write_status("done", **counts, sha256=self.folder.digests())
         self.folder.remove_checkpoints()
 
     def _seconds(self) -> float:
         return self._before + time.time() - self._began
 
     def _beat(self, **fields: Any) -> None:
-        self._told = time.time()
+        self._last_beat = time.time()
         self.folder.write_status("running", step=self.step, seconds=self._seconds(), **fields)
 
     def _refuse_done(self) -> None:

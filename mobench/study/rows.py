@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 PARTS = ("problem", "algorithm", "oracle")
 NOT_SETTINGS = ("versions", "preferences", "seeds", "device")  # rows have them, or nobody sets them
-LISTED = (*PARTS, "constraint", "space", "record", "dtype", "vary")  # what `runs` tells jobs apart by
+LISTED = (*PARTS, "constraint", "space", "record", "dtype", "vary")  # settings that `runs` compares
 
 
 @dataclass(frozen=True)
@@ -94,20 +94,20 @@ def rows(*query: str, kept: bool = False) -> pd.DataFrame:
     finished = [job.folder.done for job in jobs]
     done = list(itertools.compress(jobs, finished))
     unfinished = (job for job, is_done in zip(jobs, finished, strict=True) if not is_done)
-    if left := Counter(str(job.folder.status()["status"]) for job in unfinished):
-        states = ", ".join(f"{n} {state}" for state, n in sorted(left.items()))
+    if counts := Counter(str(job.folder.status()["status"]) for job in unfinished):
+        states = ", ".join(f"{n} {state}" for state, n in sorted(counts.items()))
         warnings.warn(f"jobs without rows are left out: {states}; see `mobench status`", stacklevel=2)
-    shown = [*dict.fromkeys(("job", "problem", "algorithm", *differing([job.settings for job in done])))]
+    columns = [*dict.fromkeys(("job", "problem", "algorithm", *differing([job.settings for job in done])))]
     tables = _read([job.folder for job in done])
     parts = []
     for index, table in tables:
         repeated = [done[i].settings for i in index]
-        named = {key: [settings.get(key) for settings in repeated] for key in shown}
-        parts.append(pd.concat([pd.DataFrame(named), table], axis=1))
+        values = {key: [settings.get(key) for settings in repeated] for key in columns}
+        parts.append(pd.concat([pd.DataFrame(values), table], axis=1))
     if not parts:
-        return pd.DataFrame(columns=[*shown, "run", "seed", "output", "status"])
-    found = pd.concat(parts, keys=range(len(parts))) if len(parts) > 1 else parts[0]
-    return found.sort_values("job", kind="stable", ignore_index=True)
+        return pd.DataFrame(columns=[*columns, "run", "seed", "output", "status"])
+    frame = pd.concat(parts, keys=range(len(parts))) if len(parts) > 1 else parts[0]
+    return frame.sort_values("job", kind="stable", ignore_index=True)
 
 
 def runs() -> pd.DataFrame:
@@ -123,11 +123,11 @@ def runs() -> pd.DataFrame:
     for folder in folders(outputs_root()):
         try:
             modified = (folder.path / "status.json").stat().st_mtime
-            known = folder.settings()
+            identity = folder.settings()
             line: dict[str, Any] = {"name": folder.key, "status": folder.said()["status"]}
-            line |= {part: known[part]["class"].rpartition(".")[2] for part in PARTS}
-            line |= {"steps": known["steps"], "seeds": list(known["seeds"]), "modified": modified}
-            flat = dict(_flat({key: known[key] for key in LISTED if known.get(key)}))
+            line |= {part: identity[part]["class"].rpartition(".")[2] for part in PARTS}
+            line |= {"steps": identity["steps"], "seeds": list(identity["seeds"]), "modified": modified}
+            flat = dict(_flat({key: identity[key] for key in LISTED if identity.get(key)}))
         # of another program, or just begun
         except (StoreError, OSError, KeyError, TypeError, AttributeError):
             continue
@@ -142,8 +142,9 @@ def runs() -> pd.DataFrame:
 
 
 def _read(folders: Sequence[JobFolder]) -> Iterator[tuple[list[int], pd.DataFrame]]:
-    """Reads final rows, those of all files with the same columns as one table: each alone takes ten times as
-    long. Yields tables, and by row which of the folders it is from.
+    """Yields tables of final rows, and for each row the number of its folder.
+
+    Files with the same columns are read as one table: each alone takes ten times as long.
     """
     files: dict[bytes, list[tuple[int, bytes]]] = {}
     for i, folder in enumerate(folders):
@@ -162,24 +163,26 @@ def _read(folders: Sequence[JobFolder]) -> Iterator[tuple[list[int], pd.DataFram
 
 
 def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns the settings by which jobs differ, in order; those of a part have two values among jobs with
-    this part, so that what goes with the choice of a method is left out.
+    """Returns the settings by which jobs differ, in order.
+
+    A setting of a part counts only if it has two values among jobs with the same choice of this part, so that
+    settings that follow from the choice of a method are left out.
     """
     values: dict[str, dict[Any, set[str]]] = {}
     for one in settings:
         for key, value in one.items():
             part = one.get(key.partition(".")[0]) if "." in key else None
             values.setdefault(key, {}).setdefault(part, set()).add(repr(value))
-    return [k for k, found in values.items() if k != "job" and any(len(v) > 1 for v in found.values())]
+    return [k for k, by_part in values.items() if k != "job" and any(len(v) > 1 for v in by_part.values())]
 
 
 def _full(key: str, known: Collection[str]) -> str:
-    """The whole name of a setting, of which the last part may be given where no two settings share it."""
-    found = [name for name in known if name == key or name.rpartition(".")[2] == key]
-    if key in known or len(found) == 1:
-        return key if key in known else found[0]
-    if found:
-        raise ConfigError(f"{key!r} is short for {' and '.join(sorted(found))}; write one of them.")
+    """Returns the full name of a setting, or of one that ends with the key if no other does."""
+    matches = [name for name in known if name == key or name.rpartition(".")[2] == key]
+    if key in known or len(matches) == 1:
+        return key if key in known else matches[0]
+    if matches:
+        raise ConfigError(f"{key!r} is short for {' and '.join(sorted(matches))}; write one of them.")
     ends = {name.rpartition(".")[2] for name in known}
     raise ConfigError(f"No job has the setting {key!r}.{suggest(key, [*known, *ends])}")
 
@@ -193,11 +196,11 @@ def _term(word: str) -> tuple[str, list[str]]:
     return key.lstrip("+"), values.strip("[]").split(",")
 
 
-def _fits(value: Any, wanted: Sequence[str]) -> bool:
-    """Compares as text, and as numbers where both are: 0.10 is 0.1."""
+def _fits(value: Any, patterns: Sequence[str]) -> bool:
+    """Says whether a value equals one of the patterns, as text or as a number: 0.10 is 0.1."""
     if value is None:
-        return "null" in wanted
-    return any(fnmatch.fnmatchcase(str(value), text) or _number(value) == _number(text) for text in wanted)
+        return "null" in patterns
+    return any(fnmatch.fnmatchcase(str(value), text) or _number(value) == _number(text) for text in patterns)
 
 
 def _number(value: Any) -> Any:
@@ -208,18 +211,18 @@ def _number(value: Any) -> Any:
 
 
 def _settings(folder: JobFolder) -> dict[str, Any]:
-    """The settings of a job as its identity has them, or its configuration while it has none."""
+    """Returns the settings of a job's identity, or of its folder's name while it has none."""
     problem, _, rest = folder.key.partition("-")
-    found: dict[str, Any] = {"job": folder.key, "problem": problem, "algorithm": rest.rpartition("-")[0]}
+    settings: dict[str, Any] = {"job": folder.key, "problem": problem, "algorithm": rest.rpartition("-")[0]}
     try:
         identity = folder.settings()
         flat = dict(_flat(identity))
         parts = {part: _name(part, identity[part]) for part in PARTS}
     except (FileNotFoundError, StoreError, KeyError, TypeError, AttributeError):
-        return found  # of a job that has just begun; of a damaged one, its reader says what is wrong
+        return settings  # of a job that has just begun; of a damaged one, its reader says what is wrong
     title = identity["problem"].get("title")  # functions or networks of one's own
-    named = {key: name for key, name in parts.items() if name} | ({"problem": title} if title else {})
-    return found | named | flat
+    names = {key: name for key, name in parts.items() if name} | ({"problem": title} if title else {})
+    return settings | names | flat
 
 
 def _flat(node: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, Any]]:
@@ -233,7 +236,7 @@ def _flat(node: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, Any]]
 
 
 def _name(group: str, node: Mapping[str, Any]) -> str:
-    """The name of a part on the command line; where several have its class, one that sets these values."""
+    """Returns the name of a part on the command line; of several with its class one that sets its values."""
     cls = str(node["class"])
     names = _names(group).get(cls, [])
     fitting = [name for name in names if len(names) == 1 or _sets(group, name, node)]
@@ -242,7 +245,7 @@ def _name(group: str, node: Mapping[str, Any]) -> str:
 
 
 def _sets(group: str, name: str, node: Mapping[str, Any]) -> bool:
-    """Tells whether the file of a name sets the values that a part has; its step size is anybody's choice."""
+    """Says whether the file of a name sets the values of a part, step size aside."""
     values = _file(group, name).items()
     return all(
         node.get(k) == v for k, v in values if k not in ("_target_", "step_size") and "$" not in str(v)
@@ -256,12 +259,12 @@ def _file(group: str, name: str) -> dict[str, Any]:
 
 @functools.cache
 def _names(group: str) -> dict[str, list[str]]:
-    """The files of conf/GROUP by the class that they name."""
-    found: dict[str, list[str]] = {}
+    """Returns the files of conf/GROUP by the class that they name."""
+    by_class: dict[str, list[str]] = {}
     for name in choices(group):
         target = re.search(
             r"^_target_: (\S+)", (conf_dir() / group / f"{name}.yaml").read_text(), re.MULTILINE
         )
         if target is not None:
-            found.setdefault(target[1].rpartition(".")[2], []).append(name)
-    return found
+            by_class.setdefault(target[1].rpartition(".")[2], []).append(name)
+    return by_class

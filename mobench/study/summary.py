@@ -30,7 +30,7 @@ class Summary:
         frame: a row for each group: its keys, `runs` ("7 of 9" finished), and for each column its mean, and
             the ends of the interval as "<column> low" and "<column> high" (NaN of a single seed).
         by: the columns that name the groups. columns: those that are averaged.
-        notes: what a reader of the table must know.
+        notes: remarks that qualify the numbers.
     """
 
     frame: pd.DataFrame
@@ -48,14 +48,14 @@ class Summary:
     def _cells(self) -> tuple[pd.DataFrame, set[tuple[int, str]]]:
         import pandas as pd
 
-        shown: dict[str, list[str]] = {key: [str(v) for v in self.frame[key]] for key in self.by}
-        shown["runs"] = [str(count) for count in self.frame["runs"]]
+        texts: dict[str, list[str]] = {key: [str(v) for v in self.frame[key]] for key in self.by}
+        texts["runs"] = [str(count) for count in self.frame["runs"]]
         bold = set()
         whole = np.array([count.finished == count.planned for count in self.frame["runs"]])
         for name in self.columns:
             means = self.frame[name].to_numpy(dtype=float)
             half = (self.frame[f"{name} high"] - self.frame[name]).to_numpy(dtype=float)
-            shown[name] = [spread(m, h) for m, h in zip(means, half, strict=True)]
+            texts[name] = [spread(m, h) for m, h in zip(means, half, strict=True)]
             if name in self._averaged:
                 continue
             compared = np.where(
@@ -63,7 +63,7 @@ class Summary:
             )
             if np.isfinite(compared).sum() > 1:
                 bold.add((int(np.argmin(compared)), name))
-        return pd.DataFrame(shown), bold
+        return pd.DataFrame(texts), bold
 
     def markdown(self) -> str:
         """The table as Markdown, with its notes."""
@@ -98,9 +98,9 @@ def table(
     since its mean is over other runs than those of its neighbours.
 
     Args:
-        rows: what `mobench.run` or `mobench.rows` returned, or some of it.
+        rows: all or some rows of `mobench.run` or `mobench.rows`.
         by: columns whose values name the groups; default: problem and algorithm, where rows have them.
-        columns: what is averaged; default: f_1, f_2, ...
+        columns: names of the averaged columns; default: f_1, f_2, ...
         largest: columns whose largest mean is bold; of the others it is the smallest one.
         reference: a point in objective space: then there is a column hypervolume, of the finished runs of
             each seed in the group, whose largest mean is bold. Those that would take more than ten seconds
@@ -112,13 +112,13 @@ def table(
     import pandas as pd
 
     groups = [by] if isinstance(by, str) else list(by or (k for k in DEFAULT_GROUPS if k in rows))
-    named = [columns] if isinstance(columns, str) else list(columns or _objectives(rows))
+    averaged = [columns] if isinstance(columns, str) else list(columns or _objectives(rows))
     if not groups:
         raise ConfigError('by= names the groups of the table, such as by="output" or by="preference_1".')
-    for name in (*groups, *named, *largest):
+    for name in (*groups, *averaged, *largest):
         if name not in rows:
             raise ConfigError(f"rows have no column {name!r}.{suggest(name, list(map(str, rows)))}")
-    for name in named:
+    for name in averaged:
         if rows[name].dtype.kind not in "iufb":
             raise ConfigError(f"The column {name!r} has no numbers, so it has no mean.")
     lines = []
@@ -129,7 +129,7 @@ def table(
         line: dict[str, Any] = dict(zip(groups, keys, strict=True))
         done = group[group["status"] == "done"]
         line["runs"] = RunCount(len(done), len(group))
-        for name in named:
+        for name in averaged:
             finite = done[np.isfinite(done[name].to_numpy(dtype=float))]
             mean = Mean(finite.groupby("seed")[name].mean().to_numpy(dtype=float))
             line |= _cells(name, mean)
@@ -138,10 +138,10 @@ def table(
             line |= _cells("hypervolume", Mean(np.array([v.value for v in volumes])))
             drawn += [v.half_width for v in volumes if v.half_width is not None]
         lines.append(line)
-    shown = (*named, *(["hypervolume"] if point is not None else []))
+    all_columns = (*averaged, *(["hypervolume"] if point is not None else []))
     notes = _notes(rows, groups, lines, several, drawn)
     best = (*largest, "hypervolume")
-    return Summary(pd.DataFrame(lines), tuple(groups), shown, best, notes, several)
+    return Summary(pd.DataFrame(lines), tuple(groups), all_columns, best, notes, several)
 
 
 def _cells(name: str, mean: Mean) -> dict[str, float]:
@@ -149,11 +149,11 @@ def _cells(name: str, mean: Mean) -> dict[str, float]:
 
 
 def _hypervolumes(group: pd.DataFrame, point: Sequence[float]) -> list[Volume]:
-    """The hypervolume of each seed of a group; lost runs add nothing to it."""
+    """Returns the hypervolume of each seed of a group; lost runs add nothing to it."""
     from mobench.metrics.hypervolume import SECONDS, bounded_hypervolume
 
     good = group["status"] == "done"
-    ends = [own.loc[good, _objectives(group)].to_numpy(dtype=float) for _, own in group.groupby("seed")]
+    ends = [rows.loc[good, _objectives(group)].to_numpy(dtype=float) for _, rows in group.groupby("seed")]
     return [bounded_hypervolume(F[np.isfinite(F).all(1)], point, SECONDS / len(ends)) for F in ends]
 
 
@@ -168,8 +168,9 @@ def _notes(
     several: bool,
     drawn: Sequence[float],
 ) -> tuple[str, ...]:
-    """Says what the numbers are, which groups lost runs, over what else than seeds a mean is taken, and which
-    hypervolumes are estimates. drawn: half the widths of their intervals.
+    """Returns notes on the mean, lost runs, settings that are averaged over, and estimated hypervolumes.
+
+    drawn: half the widths of the estimates' intervals.
     """
     first = "; the runs of a seed are averaged first" if several else ""
     notes = [f"Mean ± half of Student's {100 * LEVEL:.0f} % interval over seeds{first}."]

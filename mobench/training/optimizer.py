@@ -99,9 +99,9 @@ class Balanced:
                 "step takes the losses. After backward(losses) the wrapped optimizer makes the step; a "
                 "GradScaler takes that one, too: scaler.step(optimizer.optimizer)."
             )
-        found = self.backward(losses, constraints, features)
+        result = self.backward(losses, constraints, features)
         self.optimizer.step()
-        return found
+        return result
 
     def backward(
         self,
@@ -159,29 +159,29 @@ class Balanced:
                 )
             grads = _split(-scale * direction[0], base)
             if features is None:
-                grads = [None if idle else own for own, idle in zip(grads, seen.unused, strict=True)]
+                grads = [None if idle else grad for grad, idle in zip(grads, seen.unused, strict=True)]
             else:
                 grads = _through(base, grads, parameters, scaled[:M], names)
             if features is None and all(p.dtype == direction.dtype for p in base):
                 _check_finite(direction)
             else:
-                for own in grads:
-                    if own is not None:
-                        _check_finite(own)
+                for grad in grads:
+                    if grad is not None:
+                        _check_finite(grad)
         except _NotFinite as error:
             # a scaler that is off would step, and one whose scale has fallen that far cannot help
             if scaler is None or not scaler.is_enabled() or scale <= FELL:
                 raise MobenchError(self._not_finite(parameters, scaler, scale)) from error
-            return self._handed_on(parameters, base, len(outputs))
-        for p, own in zip(parameters, grads, strict=True):
-            p.grad = own
+            return self._skipped(parameters, base, len(outputs))
+        for p, grad in zip(parameters, grads, strict=True):
+            p.grad = grad
         self._state = after
         self._batches = seen.batches
         kkt = None if report.kkt is None else report.kkt[0]
         failed = torch.zeros((), dtype=torch.bool, device=direction.device)
         return None if weights is None else weights[0], Info(direction[0], after, kkt, failed)
 
-    def _handed_on(self, parameters: Sequence[Tensor], base: Sequence[Tensor], K: int) -> tuple[Tensor, Info]:
+    def _skipped(self, parameters: Sequence[Tensor], base: Sequence[Tensor], K: int) -> tuple[Tensor, Info]:
         """The end of a step that a GradScaler has to skip: it sees NaN, and the method's state stays."""
         for p in parameters:
             p.grad = torch.full_like(p, torch.nan)
@@ -219,12 +219,12 @@ class Balanced:
 
     def _names(self) -> list[str]:
         """Returns the names of the parameters in messages: those that the optimizer knows, or numbers."""
-        found: list[str] = []
+        names: list[str] = []
         for group in self.optimizer.param_groups:
             for name, p in zip(group.get("param_names", itertools.repeat("")), group["params"], strict=False):
                 if p.requires_grad:
-                    found.append(f"Parameter {name or len(found) + 1} of shape {tuple(p.shape)}")
-        return found
+                    names.append(f"Parameter {name or len(names) + 1} of shape {tuple(p.shape)}")
+        return names
 
     def _check(
         self,
@@ -266,7 +266,7 @@ class Balanced:
             )
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """As of the optimizer. `step` does not need it."""
+        """Calls the optimizer's `zero_grad`, which `step` does not need."""
         self.optimizer.zero_grad(set_to_none)
 
     @property
@@ -282,7 +282,7 @@ class Balanced:
         """Continues from `state_dict`.
 
         Raises:
-            ConfigError: it is that of something else.
+            ConfigError: the state is not one that `state_dict` returns.
         """
         if set(state) != {"optimizer", "method"}:
             raise ConfigError(
@@ -290,17 +290,20 @@ class Balanced:
                 "Balanced.state_dict() returns them."
             )
         self.optimizer.load_state_dict(state["optimizer"])
-        self._state = _placed(copy.deepcopy(state["method"]), self.parameters[0].device)
+        device = self.parameters[0].device
+        self._state = tree_map(
+            lambda x: x.to(device) if isinstance(x, Tensor) else x, copy.deepcopy(state["method"])
+        )
 
 
 class _Graph(Seen):
-    """Scalars with a graph: rows and products by automatic differentiation, each when it is asked for.
+    """Scalars with a graph: rows and products by automatic differentiation, each when it is requested.
 
     Rows are those of the scaled outputs, divided by the scale: small gradients would be 0 in float16.
 
     Attributes:
         unused: of each tensor of the base, whether no function depends on it.
-        batches: whether rows may be asked for all at once; False once that has failed.
+        batches: whether one backward pass may give all rows; False once that has failed.
     """
 
     def __init__(
@@ -331,7 +334,7 @@ class _Graph(Seen):
 
     def _gradient(self, function: Tensor, name: str) -> Float[Tensor, " P"]:
         try:
-            found = _gradients(function, self._base, self._names)
+            gradients = _gradients(function, self._base, self._names)
         except RuntimeError as error:
             if "second time" not in str(error):
                 raise
@@ -339,13 +342,13 @@ class _Graph(Seen):
                 f"The graph of {name[0].lower()}{name[1:]} is gone. Do not call backward on the losses: step "
                 "makes the backward passes. Losses must be computed anew in each step."
             ) from error
-        if all(own is None for own in found):
+        if all(gradient is None for gradient in gradients):
             raise ConfigError(f"{name} depends on no {self._what} that was given.")
-        self.unused = [old and own is None for old, own in zip(self.unused, found, strict=True)]
+        self.unused = [old and gradient is None for old, gradient in zip(self.unused, gradients, strict=True)]
         row = torch.cat(
             [
-                (torch.zeros_like(p) if own is None else own).reshape(-1).to(self._dtype)
-                for p, own in zip(self._base, found, strict=True)
+                (torch.zeros_like(p) if gradient is None else gradient).reshape(-1).to(self._dtype)
+                for p, gradient in zip(self._base, gradients, strict=True)
             ]
         )
         if self._scale != 1.0:
@@ -364,7 +367,7 @@ class _Graph(Seen):
     def _batch(self) -> Float[Tensor, "K P"] | None:
         """All rows by one backward pass; None where a pass for each has to say what is wrong, if anything is.
 
-        Some graphs cannot be differentiated so (a hook or a backward of one's own that looks at numbers), and
+        Some graphs cannot be differentiated so (a user's hook or backward that looks at numbers), and
         a loss that depends on no parameter has a row of zeros.
         """
         K = len(self._scaled)
@@ -372,19 +375,19 @@ class _Graph(Seen):
         eye = {kind: torch.eye(K, dtype=kind[0], device=kind[1]) for kind in kinds}
         unit = [eye[f.dtype, f.device][k] for k, f in enumerate(self._scaled)]
         try:
-            found = torch.autograd.grad(
+            gradients = torch.autograd.grad(
                 self._scaled, self._base, unit, retain_graph=True, allow_unused=True, is_grads_batched=True
             )
         except RuntimeError:
             self.batches = False
             return None
-        if any(own is not None and own.layout != torch.strided for own in found):
+        if any(gradient is not None and gradient.layout != torch.strided for gradient in gradients):
             return None
         parts = [
             p.new_zeros(K, p.numel(), dtype=self._dtype)
-            if own is None
-            else own.reshape(K, -1).to(self._dtype)
-            for p, own in zip(self._base, found, strict=True)
+            if gradient is None
+            else gradient.reshape(K, -1).to(self._dtype)
+            for p, gradient in zip(self._base, gradients, strict=True)
         ]
         rows = torch.cat(parts, 1)
         if self._scale != 1.0:
@@ -394,7 +397,7 @@ class _Graph(Seen):
             _check_finite(rows)
         if not all(sums) and not bool(rows.any(1).all()):
             return None
-        self.unused = [own is None for own in found]
+        self.unused = [gradient is None for gradient in gradients]
         return rows
 
     def _product(self, w: Float[Tensor, "1 M"]) -> Float[Tensor, "1 P"]:
@@ -412,7 +415,7 @@ def _doubles(outputs: Sequence[Tensor]) -> Float[Tensor, " K"]:
 
 
 class _NotFinite(Exception):
-    """A gradient is not finite, so no method is asked what to do with it."""
+    """A gradient is not finite, so the method must not see it."""
 
 
 def _check_finite(gradient: Tensor) -> None:
@@ -434,16 +437,16 @@ def _gradients(
     """
     cure = "use sparse=False in torch.nn.Embedding, EmbeddingBag or their functions"
     try:
-        found = torch.autograd.grad(outputs, base, weights, retain_graph=True, allow_unused=True)
+        gradients = torch.autograd.grad(outputs, base, weights, retain_graph=True, allow_unused=True)
     except RuntimeError as error:
         if "sparse" not in str(error).lower():
             raise
         reason = str(error).partition(". ")[0]
         raise ConfigError(f"A sparse gradient cannot be computed with ({reason}): {cure}.") from error
-    for own, name in zip(found, names, strict=True):
-        if own is not None:
-            check_dense(f"The gradient of {name[0].lower()}{name[1:]}", own, cure)
-    return found
+    for gradient, name in zip(gradients, names, strict=True):
+        if gradient is not None:
+            check_dense(f"The gradient of {name[0].lower()}{name[1:]}", gradient, cure)
+    return gradients
 
 
 def _through(
@@ -456,35 +459,31 @@ def _through(
     """grad of the trunk: the method's, through the features; of each head: that of the losses it serves."""
     with torch.autocast(parameters[0].device.type, enabled=False):
         trunk = _gradients(features, parameters, names, list(parts))
-        if all(own is None for own in trunk):
+        if all(gradient is None for gradient in trunk):
             raise ConfigError("features depend on no parameter of the optimizer.")
-        heads = [k for k, own in enumerate(trunk) if own is None]
+        heads = [k for k, gradient in enumerate(trunk) if gradient is None]
         total = sum(losses)
         assert isinstance(total, Tensor)
-        own_losses = (
+        remaining = iter(
             _gradients(total, [parameters[k] for k in heads], [names[k] for k in heads]) if heads else ()
         )
-        found = iter(own_losses)
-    return [next(found) if own is None else own for own in trunk]
-
-
-def _placed(state: Any, device: torch.device) -> Any:
-    """A state with its tensors on a device."""
-    return tree_map(lambda x: x.to(device) if isinstance(x, Tensor) else x, state)
+    return [next(remaining) if gradient is None else gradient for gradient in trunk]
 
 
 def _listed(some: Tensor | Sequence[Tensor]) -> list[Tensor]:
     return [some] if isinstance(some, Tensor) else list(some)
 
 
-def _scalars(what: str, given: Tensor | Sequence[Tensor]) -> list[Tensor]:
+def _scalars(what: str, outputs: Tensor | Sequence[Tensor]) -> list[Tensor]:
     """Scalars, from a vector of them or a list."""
-    if callable(given) and not isinstance(given, Tensor):
+    if callable(outputs) and not isinstance(outputs, Tensor):
         raise ConfigError(f"{what} is a function; step takes the {what} themselves, not a closure.")
-    if isinstance(given, Tensor):
-        check_dense(what, given)
-    found = list(given.unbind()) if isinstance(given, Tensor) and given.ndim == 1 else _listed(given)
-    for k, f in enumerate(found, 1):
+    if isinstance(outputs, Tensor):
+        check_dense(what, outputs)
+    scalars = (
+        list(outputs.unbind()) if isinstance(outputs, Tensor) and outputs.ndim == 1 else _listed(outputs)
+    )
+    for k, f in enumerate(scalars, 1):
         if not isinstance(f, Tensor) or f.numel() != 1 or not f.requires_grad:
             shape = tuple(f.shape) if isinstance(f, Tensor) else type(f).__name__
             raise ConfigError(
@@ -492,7 +491,7 @@ def _scalars(what: str, given: Tensor | Sequence[Tensor]) -> list[Tensor]:
                 "mean, and do not detach it."
             )
         check_real(f"{what}: number {k}", f)
-    return [f.reshape(()) for f in found]
+    return [f.reshape(()) for f in scalars]
 
 
 def _split(flat: Float[Tensor, " P"], like: Sequence[Tensor]) -> list[Tensor | None]:

@@ -84,22 +84,22 @@ def solve(
     algorithm = made(method, options)
     if (jacobian is None) == (gramian is None):
         raise ConfigError("Give either jacobian or gramian.")
-    given = jacobian if jacobian is not None else gramian
+    matrix = jacobian if jacobian is not None else gramian
     name = "jacobian" if gramian is None else "gramian"
-    if not isinstance(given, Tensor):
-        raise ConfigError(f"{name} is {type(given).__name__}; expected a tensor, as by torch.as_tensor.")
-    check_real(name, given)
-    if gramian is not None and given.dtype in HALF:
+    if not isinstance(matrix, Tensor):
+        raise ConfigError(f"{name} is {type(matrix).__name__}; expected a tensor, as by torch.as_tensor.")
+    check_real(name, matrix)
+    if gramian is not None and matrix.dtype in HALF:
         raise ConfigError(
-            f"gramian is of type {given.dtype}, rounded to which a Gram matrix is not positive semidefinite. "
-            "Form it from jacobian.double(), or give jacobian."
+            f"gramian is of type {matrix.dtype}, rounded to which a Gram matrix is not positive "
+            "semidefinite. Form it from jacobian.double(), or give jacobian."
         )
-    if given.ndim not in (2, 3):
+    if matrix.ndim not in (2, 3):
         raise ConfigError(
-            f"{name} has the shape {tuple(given.shape)}; expected a matrix, or a matrix for each of R runs."
+            f"{name} has the shape {tuple(matrix.shape)}; expected a matrix, or a matrix for each of R runs."
         )
-    alone = given.ndim == 2
-    rows = given.detach()[None] if alone else given.detach()
+    alone = matrix.ndim == 2
+    rows = matrix.detach()[None] if alone else matrix.detach()
     rows = rows.to(widened(rows)) if gramian is None else _factor(rows)
     R, K, _ = rows.shape
     stepper = Stepper(algorithm, preference, constraints, steps, seed, ideal)
@@ -119,14 +119,14 @@ def solve(
     fail = ~torch.isfinite(direction).all(1)
     if report.fail is not None:
         fail = fail | report.fail
-    found = [weights, None if gramian is not None else direction, report.kkt, fail]
-    w, d, kkt, failed = (x[0] if alone and x is not None else x for x in found)
+    outputs = [weights, None if gramian is not None else direction, report.kkt, fail]
+    w, d, kkt, failed = (x[0] if alone and x is not None else x for x in outputs)
     assert failed is not None
     return w, Info(d, after, kkt, failed)
 
 
 class Seen(TablePoint):
-    """Values and rows of one sample, which notes the weights that it is asked for."""
+    """Values and rows of one sample, which records the weights and the result of each vjp."""
 
     def __init__(
         self,
@@ -142,19 +142,19 @@ class Seen(TablePoint):
             x = rows.new_zeros(len(rows), rows.shape[2])
         super().__init__(x, Free(), M, {}, values, rows, vjp=vjp)
         self.factored = factored
-        self.asked: list[tuple[Tensor, Tensor]] = []
+        self.products: list[tuple[Tensor, Tensor]] = []
 
     def vjp(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
-        found = super().vjp(w)
-        self.asked.append((w, found))
-        return found
+        product = super().vjp(w)
+        self.products.append((w, product))
+        return product
 
     def weights(self, d: Float[Tensor, "R P"]) -> Tensor | None:
         """w with d = -J^T w, if d is what a single vjp gave, or its negative."""
         # rows that are finite; a sum that is says so of all of them, and nothing has to be copied
         good = slice(None) if math.isfinite(d.sum()) else torch.isfinite(d).all(1)
         seen = d[good]
-        for w, product in self.asked:
+        for w, product in self.products:
             rows = product[good]
             if torch.equal(seen, rows):
                 return -w
@@ -259,11 +259,13 @@ class Stepper:
     def _preferences(self, R: int, M: int) -> Float[Tensor, "R M"]:
         if self.preference is None:
             return torch.full((R, M), 1.0 / M, dtype=torch.float64)
-        given = torch.as_tensor(self.preference, dtype=torch.float64).cpu()
-        given = check_weights(given.reshape(-1, given.shape[-1]), M, None)
-        if len(given) not in (1, R):
-            raise ConfigError(f"preference has {len(given)} rows; expected one, or one for each of {R} runs.")
-        return given.expand(R, -1).contiguous()
+        weights = torch.as_tensor(self.preference, dtype=torch.float64).cpu()
+        weights = check_weights(weights.reshape(-1, weights.shape[-1]), M, None)
+        if len(weights) not in (1, R):
+            raise ConfigError(
+                f"preference has {len(weights)} rows; expected one, or one for each of {R} runs."
+            )
+        return weights.expand(R, -1).contiguous()
 
 
 def _blind(
@@ -273,10 +275,10 @@ def _blind(
     state: Mapping[str, Any] | None,
     factored: bool,
 ) -> tuple[Tensor, dict[str, Any], Tensor | None, Any]:
-    """A step without values, of methods that see gradients alone: with two sets of values they give the same.
+    """A step without values, for methods that see gradients alone: any values must give the same step.
 
     Raises:
-        ConfigError: they do not.
+        ConfigError: the steps for two sets of values differ.
     """
     R, K, _ = rows.shape
     up = torch.linspace(1.0, 2.0, K, dtype=torch.float64, device=rows.device).expand(R, -1)
@@ -316,33 +318,27 @@ def made(method: str | Algorithm, options: Mapping[str, Any]) -> Algorithm:
     Raises:
         ConfigError: unknown names or options; an optimizer of the method, which only jobs have.
     """
-    found = _method(method, options)
-    if found.optimizer != "sgd":
+    if not isinstance(method, Algorithm):
+        words = (f"algorithm.{key}={compose.text(value, key)}" for key, value in options.items())
+        algorithm = _composed(method, tuple(words))
+    elif options:
+        raise ConfigError(f"{name_of(method)} has its options already; {', '.join(options)} cannot be added.")
+    else:
+        algorithm = method
+    if algorithm.optimizer != "sgd":
         raise ConfigError(
-            f"optimizer={found.optimizer} is an option of mobench.run. Here only the direction is the "
+            f"optimizer={algorithm.optimizer} is an option of mobench.run. Here only the direction is the "
             "method's; the step is yours: mobench.Balanced(torch.optim.Adam(...), method), for example."
         )
-    return found
-
-
-def _method(method: str | Algorithm, options: Mapping[str, Any]) -> Algorithm:
-    if isinstance(method, Algorithm):
-        if options:
-            raise ConfigError(
-                f"{name_of(method)} has its options already; {', '.join(options)} cannot be added."
-            )
-        return method
-    return _composed(
-        method, tuple(f"algorithm.{key}={compose.text(value, key)}" for key, value in options.items())
-    )
+    return algorithm
 
 
 @functools.lru_cache(maxsize=256)
 def _composed(method: str, words: tuple[str, ...]) -> Algorithm:
     """A method by its words on the command line; composing takes a tenth of a second, a step a thousandth."""
-    found = instantiate(compose.compose([f"algorithm={method}", *words])["algorithm"], "algorithm")
-    assert isinstance(found, Algorithm)
-    return found
+    algorithm = instantiate(compose.compose([f"algorithm={method}", *words])["algorithm"], "algorithm")
+    assert isinstance(algorithm, Algorithm)
+    return algorithm
 
 
 def name_of(algorithm: Algorithm) -> str:

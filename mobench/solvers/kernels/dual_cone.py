@@ -41,8 +41,9 @@ def limits_of(a: Array) -> Limits:
 
 @kernel
 def grown(G: Array, L: Array, held: Array, k: int, j: int, smallest: float) -> bool:
-    """Appends row j to the Cholesky factor of the k rows held, whose diagonal is stored as its reciprocal;
-    False if it depends on them up to rounding.
+    """Appends row j to the Cholesky factor of the k rows held; False if it depends on them up to rounding.
+
+    The factor's diagonal is stored as its reciprocal.
     """
     rest = G[j, j]
     for a in range(k):
@@ -79,8 +80,9 @@ def solved(L: Array, held: Array, k: int, v: Array) -> float:
 
 @kernel
 def slopes(G: Array, held: Array, k: int, v: Array, growth: float) -> float:
-    """SLOPE = G (u + z) and the length of what is added up there: sum |g_j| |u_j| + |g_j| |z_j|, where z
-    counts no more than `growth` times u.
+    """SLOPE = G (u + z), and the length of its terms, sum |g_j| |u_j| + |g_j| |z_j|.
+
+    z counts no more than `growth` times u there.
     """
     n = len(G)
     length = 0.0
@@ -99,7 +101,8 @@ def slopes(G: Array, held: Array, k: int, v: Array, growth: float) -> float:
 
 @kernel
 def residual_of(v: Array) -> float:
-    """Largest |min(z_j, slope_j)|, z_j in units of length / |g_j| and slope_j in units of |g_j| length, where
+    """Largest |min(z_j, slope_j)|, z_j in units of length / |g_j| and slope_j in units of |g_j| length.
+
     length = sum |g_j| |u_j| has no part of z: large weights that cancel do not excuse a slope.
     """
     worst = 0.0
@@ -118,8 +121,9 @@ def residual_of(v: Array) -> float:
 
 @kernel
 def exchanged(G: Array, L: Array, held: Array, v: Array, limits: Limits) -> tuple[int, float]:
-    """Rows held at the minimum, and its residual, by exchanges of all wrong rows from those INSIDE; (-1, inf)
-    if they go in a circle.
+    """Number of rows held at the minimum, and its residual, by exchanges of all wrong rows at once.
+
+    They start from the rows INSIDE; (-1, inf) if they go in a circle.
     """
     n = len(G)
     fewest = n + 1
@@ -159,8 +163,9 @@ def exchanged(G: Array, L: Array, held: Array, v: Array, limits: Limits) -> tupl
 
 @kernel
 def moved(G: Array, L: Array, held: Array, k: int, v: Array, smallest: float) -> int:
-    """Moves z >= 0 towards the minimum over the k rows held, dropping those that it would take below 0; how
-    many are left at that minimum, -1 if rounding has made them dependent.
+    """Moves z >= 0 towards the minimum over the k rows held, dropping those that it would take below 0.
+
+    Returns how many are left at that minimum, -1 if rounding has made them dependent.
     """
     while k > 0 and solved(L, held, k, v) <= 0.0:
         share = 1.0
@@ -172,7 +177,7 @@ def moved(G: Array, L: Array, held: Array, k: int, v: Array, smallest: float) ->
                 if first < 0 or part < share:
                     share = part
                     first = a
-        kept = 0
+        count = 0
         for a in range(k):
             j = held[a]
             z = v[Z, j] + share * (v[TRIAL, a] - v[Z, j])
@@ -180,10 +185,10 @@ def moved(G: Array, L: Array, held: Array, k: int, v: Array, smallest: float) ->
                 v[Z, j] = 0.0
             else:
                 v[Z, j] = z
-                v[ROW, kept] = j
-                kept += 1
+                v[ROW, count] = j
+                count += 1
         k = 0
-        for a in range(kept):
+        for a in range(count):
             if not grown(G, L, held, k, int(v[ROW, a]), smallest):
                 return -1
             k += 1
@@ -194,8 +199,9 @@ def moved(G: Array, L: Array, held: Array, k: int, v: Array, smallest: float) ->
 
 @kernel
 def entered(G: Array, L: Array, held: Array, v: Array, limits: Limits) -> tuple[int, float]:
-    """Rows held at the minimum, and its residual, by rows that enter one at a time; (-1, inf) if rounding
-    forbids it.
+    """Number of rows held at the minimum, and its residual, by rows that enter one at a time.
+
+    (-1, inf) if rounding forbids it.
     """
     n = len(G)
     k = 0
@@ -262,11 +268,11 @@ def dual_cone(G: Array, u: Array, limits: Array) -> tuple[Array, Array, Array]:
                         v[PULL, h] += G[r, j, h] * v[U, j]
             for j in range(n):
                 v[INSIDE, j] = 1.0 if v[PULL, j] < 0.0 else 0.0
-            _, found = exchanged(G[r], L, held, v, limit)
-            if not found <= limit.good:
-                _, found = entered(G[r], L, held, v, limit)
-            residual[r] = max(residual[r], found)
-            if not found <= limit.good:
+            _, kkt = exchanged(G[r], L, held, v, limit)
+            if not kkt <= limit.good:
+                _, kkt = entered(G[r], L, held, v, limit)
+            residual[r] = max(residual[r], kkt)
+            if not kkt <= limit.good:
                 done[r] = False
                 break
             for j in range(n):

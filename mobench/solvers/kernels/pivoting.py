@@ -9,8 +9,8 @@ multipliers, w: reduced gradients and slacks), and stepping from basis to basis 
 finitely many steps. Free variables (z_i has no sign and w_i = 0) enter the basis first and stay. Then
 Lemke's covering variable z0 makes the rest feasible and is driven out again. Ties are broken by a second
 right-hand side, p in q + epsilon p, against cycling. If z0 cannot be driven out, the program is infeasible
-or unbounded and z is no solution, which is for the certificate to say: where only rounding keeps z0 in, at
-some 1e-12, z is as good as any.
+or unbounded and z is no solution, which the certificate shows: where only rounding keeps z0 in, at some
+1e-12, z is as good as any.
 
 An equality a'x = r is solved for x_k:  x = x_0 + Z z  with  Z = I - e_k alpha',  alpha = a / a_k, x_0 = (r /
 a_k) e_k. z_k is then free for the complement of x_k, the reduced gradient w_k, and the skew coupling alpha
@@ -49,7 +49,7 @@ class Limits(NamedTuple):
     drops: float
 
 
-# rows of the room `w` of a run: its program, and what a solve needs beside its tableau
+# rows of the room `w` of a run: its program, and numbers of a solve beside its tableau
 B, A, LOWER, UPPER, X, OTHER = 0, 1, 2, 3, 4, 5
 G, D, U, GAMMA, ALPHA, MIRROR = 6, 7, 8, 9, 10, 11
 LOW, HIGH, BASE, HELD, BELOW, BEYOND = 12, 13, 14, 15, 16, 17
@@ -216,7 +216,7 @@ def complementary_pivot(M: Array, T: Array, v: Array, z: Array, tolerance: float
         left -= 1
         if leaving == 2 * m:
             break
-        col = (leaving + m) % (2 * m)  # the complement of what has left enters
+        col = (leaving + m) % (2 * m)  # the complement of the variable that has left enters
         row = leaving_row(T, v, col, tolerance, limits.tie)
     refined(M, T, v, z)
 
@@ -227,7 +227,7 @@ def complementary_pivot(M: Array, T: Array, v: Array, z: Array, tolerance: float
 
 @kernel
 def root(x: float) -> float:
-    """Square root; 0 of what rounding has left below 0."""
+    """Square root; 0 of a negative number, which is rounding of 0."""
     return math.sqrt(x) if x > 0 else 0.0
 
 
@@ -293,7 +293,7 @@ def unit_of(
     unit = abs(rest) / largest
     if not (unit > 0 and unit < np.inf):
         unit = 1.0
-    # a'x = r limits no variable of its own where one of them is free, or where they come with both signs
+    # a'x = r limits no single variable where one of them is free, or where coefficients have both signs
     if (endless or (plus and minus)) and trace * unit < steep and trace > 0:
         unit = steep / (trace + tiny)
     return unit, rest
@@ -326,8 +326,8 @@ def own_units(w: Array, P: Array, above: bool, unit: float, gamma: float, length
             if w[HELD, i] > 0 and w[HELD, j] == 0:
                 moved = max(moved, abs(P[i, j]) * w[U, j])
     for i in range(n):
-        own = max(abs(w[G, i]), root(P[i, i]) * length)
-        w[GAMMA, i] = (max(gamma, moved) if w[HELD, i] > 0 else own) + tiny
+        steep = max(abs(w[G, i]), root(P[i, i]) * length)
+        w[GAMMA, i] = (max(gamma, moved) if w[HELD, i] > 0 else steep) + tiny
 
 
 @kernel
@@ -434,7 +434,7 @@ def bounded_above(w: Array, M: Array, v: Array, k: int, start: float) -> None:
 def gathered(
     w: Array, z: Array, x: int, k: int, start: float, rest: float, exact: bool, limits: Limits
 ) -> None:
-    """x from z, in its own units, into row x of w; `exact`: x >= 0 and a'x = rest, and nothing else."""
+    """x from z, in units of x, into row x of w; `exact`: x >= 0 and a'x = rest are all constraints."""
     n = w.shape[1]
     if k >= 0:
         value = 0.0
@@ -545,7 +545,7 @@ def sizes(Q: Array, w: Array, x: int, r: float, equality: bool, limited: bool, l
 def loose_sizes(
     Q: Array, w: Array, x: int, equality: bool, limited: bool, trace: float, unit: float, limits: Limits
 ) -> None:
-    """The same where some variables are in no equality: each has units of its own.
+    """The same where some variables are in no equality: each of these has separate units.
 
     |J_i| and |J'x| of Q = JJ', the latter as the sum of its terms.
     """
@@ -650,7 +650,7 @@ def program_residual(
 
 @kernel
 def dropped(w: Array, x: int) -> bool:
-    """Drops the bounds that are far from a small x_i, whose digits are lost beside them; whether one was."""
+    """Drops bounds far from a small x_i, whose digits are lost beside them; True if there were any."""
     far = False
     for i in range(w.shape[1]):
         size = 2 * abs(w[x, i])
@@ -668,7 +668,7 @@ def attempt(
     Q: Array, w: Array, P: Array, M: Array, T: Array, v: Array, z: Array, r: float, equality: bool,
     above: bool, x: int, ridge: float, apart: bool, drops: int, levelled: float, limits: Limits,
 ) -> float:  # fmt: skip
-    """Row x of w in one way (`How`), and its residual."""
+    """Solves the QP into row x of w by one way, and returns its residual."""
     n = len(Q)
     w[BELOW] = w[LOWER]
     w[BEYOND] = w[UPPER]
@@ -694,7 +694,7 @@ def solved(
     Q: Array, w: Array, P: Array, M: Array, T: Array, v: Array, z: Array, r: float, equality: bool,
     above: bool, ridges: Array, limits: Limits,
 ) -> float:  # fmt: skip
-    """Row X of w and its residual: one way after the other until one is good; the best counts."""
+    """Solves the QP into row X of w by one way after another until one is good; returns the residual."""
     bounded = above
     apart = not equality
     for i in range(len(Q)):
@@ -708,11 +708,11 @@ def solved(
         plain = turn == 0 or turn > ways
         ridge = ridges[turn - 1 - ways + first] if turn > ways else 0.0
         levelled = 0.0 if turn == nearer and not plain else (0.5 if turn == nearer + 1 and not plain else 1.0)
-        own = apart and turn > 0 and (turn > ways or (bounded and turn == 4))
+        separate = apart and turn > 0 and (turn > ways or (bounded and turn == 4))
         x = X if turn == 0 else OTHER
         drops = 0 if plain or not bounded else int(limits.drops)
         lower = attempt(
-            Q, w, P, M, T, v, z, r, equality, above, x, ridge, own, drops, levelled, limits
+            Q, w, P, M, T, v, z, r, equality, above, x, ridge, separate, drops, levelled, limits
         )  # fmt: skip
         if turn == 0 or lower < residual:
             residual = lower
@@ -796,7 +796,7 @@ def qp_residual(
     return out
 
 
-# linear programs over the simplex:  max c'x,  Gx >= 0,  c and G in units of their own (`lp.homogeneous`)
+# linear programs over the simplex:  max c'x,  Gx >= 0,  c and each row of G scaled (`lp.homogeneous`)
 
 
 @kernel
@@ -886,8 +886,8 @@ def linear_residual(c: Array, G: Array, z: Array, growth: float) -> float:
 
 
 @kernel
-def told(x: Array, z: Array, residual: float, tolerance: float) -> bool:
-    """Puts the solution into x, NaN where it is none; whether the run failed."""
+def put_solution(x: Array, z: Array, residual: float, tolerance: float) -> bool:
+    """Puts the solution into x, NaN where it is none; returns whether the run failed."""
     good = residual <= tolerance
     for j in range(len(x)):
         x[j] = z[j] if good else np.nan
@@ -909,7 +909,7 @@ def lp(c: Array, G: Array, h: Array, limits: Array) -> tuple[Array, Array, Array
     failed = np.empty(R, np.bool_)
     for i in range(R):
         residual[i] = linear_solved(c[i], G[i], h[i], M, T, v, z, limit)
-        failed[i] = told(x[i], z, residual[i], limit.tolerance)
+        failed[i] = put_solution(x[i], z, residual[i], limit.tolerance)
     return x, residual, failed
 
 
@@ -943,12 +943,12 @@ def epo_lp(
             if restricted:
                 G[n, j] = Ca[i, j]
         for j in range(n):
-            kept = Ca[i, j] if largest > 0 else 0.0
-            h[j] = 0.0 if j == jstar[i] or not balance[i] else (-np.inf if Ca[i, j] > 0 else kept)
+            bound = Ca[i, j] if largest > 0 else 0.0
+            h[j] = 0.0 if j == jstar[i] or not balance[i] else (-np.inf if Ca[i, j] > 0 else bound)
         if restricted:
             h[n] = -np.inf if balance[i] else (largest if largest < 0 else 0.0)
         residual[i] = linear_solved(c, G, h, M, T, v, z, limit)
-        failed[i] = told(x[i], z, residual[i], limit.tolerance)
+        failed[i] = put_solution(x[i], z, residual[i], limit.tolerance)
     return x, residual, failed
 
 
@@ -1099,7 +1099,7 @@ def dual_program(
     rows: Array, rows_k: Array, C: Array, SH: Array, P: Array, Q: Array, w: Array, affine: Array, bg: Array,
     K: Array, n: int, c_g: float, adaptive: bool,
 ) -> float:  # fmt: skip
-    """Linear term and equality of the QP into w, what rounding has left of zero out of Q; returns r."""
+    """Puts linear term and equality of the QP into w, and removes rounding of zeros from Q; returns r."""
     e, M = P.shape
     trace = 0.0
     terms = 0.0
@@ -1132,11 +1132,11 @@ def dual_program(
         w[B, i] += c_g * (affine[i] + bg[i - n])
     for i in range(e if e > n else 0):
         length = 0.0
-        own = 0.0
+        square = 0.0
         for k in range(M):
             length += abs(P[i, k]) * math.sqrt(K[k, k])
-            own += rows_k[i, k] * rows[i, k]
-        if Q[i, i] <= 1e-14 * length * length + 1e-26 * own:
+            square += rows_k[i, k] * rows[i, k]
+        if Q[i, i] <= 1e-14 * length * length + 1e-26 * square:
             Q[i, :] = 0.0
             Q[:, i] = 0.0
             if i >= n:
@@ -1149,12 +1149,13 @@ def dual_program(
 
 
 @kernel
-def kept_equalities(
+def solved_equalities(
     rows: Array, rows_k: Array, inverse: Array, target: Array, broken: Array, weights: Array, limits: Limits
 ) -> float:
-    """Returns the residual of the equalities B_h J d + c_h H = 0, relative to their own terms.
+    """Corrects the weights for the equalities B_h J d + c_h H = 0; returns their residual.
 
-    Of rows of B_h J that are nearly dependent S^+ is good to eps cond(S) only; what is left is solved for.
+    It is relative to their terms. For rows of B_h J that are nearly dependent S^+ is good to eps cond(S)
+    only; the rest is solved for again, at most twice.
     """
     L, M = rows.shape
     h = len(target)
@@ -1306,7 +1307,7 @@ def ferero_dual(
         if failed[i]:
             continue
         dual_weights(A_ag, w, SC, SH, weights[i])
-        broken_by = kept_equalities(A_ag, rows_k, inverse, target, broken, weights[i], limit)
+        broken_by = solved_equalities(A_ag, rows_k, inverse, target, broken, weights[i], limit)
         residual[i] = max(kkt, broken_by)
         failed[i] = broken_by > limit.tolerance
     return weights, residual, failed

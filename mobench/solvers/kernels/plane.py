@@ -1,7 +1,8 @@
-"""The closed forms for two objectives, run by run in scalar loops: what `mobench.solvers` does in arrays.
+"""The closed forms of `mobench.solvers` for two objectives, run by run in scalar loops.
 
-The same operations in the same order, so that both give the same bits (but for the residual of `sector` of
-one run with many rays, whose sum NumPy takes in another order): `mobench.solvers` says what they mean.
+They do the same operations as the formulas in arrays, in the same order, so that both give the same bits (but
+for the residual of `sector` of one run with many rays, whose sum NumPy takes in another order).
+`mobench.solvers` explains them.
 Functions get addresses and sizes; all numbers are float64. `mobench.kernels.native` compiles this file anew
 when it changes.
 """
@@ -148,7 +149,7 @@ def remaining(u: float, v: float, low: float, high: float) -> tuple[float, float
 
 @inner
 def held(u: float, v: float, t: float, slope: float, least: float, slack: float) -> tuple[float, float]:
-    """The least of the rows' values, and of those that hold t."""
+    """`least` and `slack` with one row more: the least value of all rows, and of those that hold t."""
     value = u * t + v * (1.0 - t)
     least = lesser(least, value)
     if (u - v) * slope < 0.0:
@@ -371,8 +372,9 @@ def sector(
     u: Any, L: int, v: Any, G: Any, F: Any, objectives: int, R: int, p: Any, on: Any, x: Any, w: Any,
     residuals: Any, failed: Any,
 ) -> None:  # fmt: skip
-    """`mobench.solvers.sector.sector_min_norm` of rays u (L, 2) and v (R, 2); room for four rows p (4, 2),
-    whether they count, and their shares x.
+    """`mobench.solvers.sector.sector_min_norm` of rays u (L, 2) and v (R, 2).
+
+    p (4, 2), on (4,) and x (4,) are room for four rows, whether they count, and their shares.
     """
     for i in range(R):
         v1 = v[2 * i]

@@ -1,10 +1,9 @@
-"""CSMOO's surrogate run by run in scalar loops for Numba: its dual by two iterations, the step, its
-certificate and, where there is no solution, the proof.
+"""CSMOO's surrogate run by run in scalar loops for Numba: the dual, the step, its certificate or a proof.
 
     maximise q(mu) over mu >= 0,  dq/dmu = h(d(mu)),  Hessian -H:  see `surrogate.py`
 
 Newton's method with active sets starts from a guess. Where it fails, a primal-dual interior-point method
-finds a better start for it. Variables come in blocks, each of which says what it adds to h and H at d(mu):
+finds a better start for it. Variables come in blocks, each of which adds its part to h and H at d(mu):
 variables with bounds by their rows (y, and x in a box); x in R^P or in a ball by products alone, whatever P
 is.
 """
@@ -40,9 +39,7 @@ class Limits(NamedTuple):
 
 
 class Program(NamedTuple):
-    """One run of `Surrogate`: bounds (P,) of x in a box, the radius of a ball; moving (P,), or (0,) for
-    all.
-    """
+    """One run of `Surrogate`: bounds (P,) of a box, the radius of a ball; moving (P,), or (0,) for all."""
 
     c: Array
     rows: Array
@@ -59,14 +56,16 @@ class Program(NamedTuple):
 
 
 class Bounded(NamedTuple):
-    """Variables with bounds low <= d <= high (D,): rows a, curvatures tau and derivatives J of the
-    constraints, (D, K) so that loops over the constraints run along memory; `own` (2, D): row and curvature
-    of the objective; the rows' lengths (K + 1,), and the room e (STATES, D) of both iterations.
+    """Variables with bounds low <= d <= high (D,).
+
+    Rows a, curvatures tau and derivatives J of the constraints are (D, K) so that loops over the constraints
+    run along memory; cost (2, D): row and curvature of the objective; the rows' lengths (K + 1,), and the
+    room e (STATES, D) of both iterations.
     """
 
     a: Array
     tau: Array
-    own: Array
+    cost: Array
     low: Array
     high: Array
     lengths: Array
@@ -75,8 +74,9 @@ class Bounded(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """x known by products: G_kl = a_k'a_l, u_k = a_k'x, xx = |x|^2, square = radius^2 (inf: R^P). `curve`
-    (3,): what the Hessian needs of d.
+    """x by its products: G_kl = a_k'a_l, u_k = a_k'x, xx = |x|^2, square = radius^2 (inf: R^P).
+
+    curve (3,): coefficients of the Hessian at d.
     """
 
     G: Array
@@ -104,8 +104,8 @@ def limits_of(a: Array) -> Limits:
     )  # fmt: skip
 
 
-# what the blocks of variables add to h and to the sizes of its terms at d(TRIAL), and what they keep for the
-# Hessian, which only a step that is taken asks for; zero: mu_0
+# the parts of the blocks of variables in h and in the sizes of its terms at d(TRIAL), with what the Hessian
+# needs, which only an accepted step computes; zero: mu_0
 
 
 @kernel
@@ -113,7 +113,7 @@ def bounded_part(y: Bounded, v: Array, zero: float, limits: Limits) -> tuple[flo
     """The objective and the size of its terms, of variables with bounds."""
     a = y.a
     taus = y.tau
-    own = y.own
+    cost = y.cost
     low = y.low
     high = y.high
     lengths = y.lengths
@@ -127,8 +127,8 @@ def bounded_part(y: Bounded, v: Array, zero: float, limits: Limits) -> tuple[flo
     for k in range(K):
         pull += lengths[k + 1] * v[TRIAL, k]
     for p in range(n):
-        e[S, p] = zero * own[1, p]
-        e[V, p] = zero * own[0, p]
+        e[S, p] = zero * cost[1, p]
+        e[V, p] = zero * cost[0, p]
     for k in range(K):
         mu = v[TRIAL, k]
         if mu != 0.0:
@@ -142,8 +142,8 @@ def bounded_part(y: Bounded, v: Array, zero: float, limits: Limits) -> tuple[flo
             unit = s
         d = min(max(raw, low[p]), high[p])
         e[INNER, p] = 1 / s if raw > low[p] and raw < high[p] else 0.0
-        bent = own[1, p] * d
-        linear = own[0, p] * d
+        bent = cost[1, p] * d
+        linear = cost[0, p] * d
         value += linear + 0.5 * d * bent
         objective += abs(linear) + 0.5 * d * bent
         for k in range(K):
@@ -152,7 +152,7 @@ def bounded_part(y: Bounded, v: Array, zero: float, limits: Limits) -> tuple[flo
             J[p, k] = a[p, k] + bent
             v[TRIAL_H, k] += linear + 0.5 * d * bent
             v[SIZE, k] += abs(linear) + 0.5 * d * bent
-    for k in range(K):  # of what cancels in a_k'd some counts as size of h on the way
+    for k in range(K):  # a share of the terms that cancel in a_k'd counts as size of h on the way
         v[SIZE, k] += limits.loose * lengths[k + 1] * (pull / unit)
     return value, objective + limits.loose * lengths[0] * (pull / unit)
 
@@ -239,15 +239,15 @@ def parts(p: Program, x: Whole, y: Bounded, v: Array, zero: float, limits: Limit
         v[TRIAL_H, k] = c[k]
         v[SIZE, k] = abs(c[k])
     value, objective = bounded_part(y, v, zero, limits)
-    own = 0.0
+    ball_value = 0.0
     if p.kind != BOX:
-        own = ball_part(x, p.tau, v, zero, limits)
-    return value + own, objective + own
+        ball_value = ball_part(x, p.tau, v, zero, limits)
+    return value + ball_value, objective + ball_value
 
 
 @kernel
 def bends(p: Program, x: Whole, y: Bounded, bend: Array) -> None:
-    """bend <- the Hessian where `parts` was asked last."""
+    """bend <- the Hessian at the last point of `parts`."""
     bend[:, :] = 0.0
     bounded_bend(y, bend)
     if p.kind != BOX:
@@ -259,7 +259,7 @@ def bends(p: Program, x: Whole, y: Bounded, bend: Array) -> None:
 
 @kernel
 def bound(p: Program, x: Whole, y: Bounded, v: Array, row: int, limits: Limits) -> float:
-    """A lower bound of the value of (13), relative to its own terms, from the direction of row `row` of v."""
+    """A lower bound of the value of (13), relative to its terms, from the direction of row `row` of v."""
     total = 0.0
     for k in range(len(p.c)):
         total += v[row, k]
@@ -278,8 +278,9 @@ def bound(p: Program, x: Whole, y: Bounded, v: Array, row: int, limits: Limits) 
 
 @kernel
 def solve(M: Array, v: Array, n: int, both: bool) -> None:
-    """RIGHT[:n] <- the solution of M x = RIGHT, and likewise ONE if `both`; overwrites M[:n, :n], which is
-    symmetric and positive definite.
+    """RIGHT[:n] <- the solution of M x = RIGHT, and likewise ONE if `both`.
+
+    Overwrites M[:n, :n], which is symmetric and positive definite.
     """
     for j in range(n - 1):
         for i in range(j + 1, n):
@@ -305,11 +306,10 @@ def solve(M: Array, v: Array, n: int, both: bool) -> None:
 
 @kernel
 def modelled(bend: Array, M: Array, v: Array, damp: float, relaxed: bool, limits: Limits) -> None:
-    """TRIAL <- maximiser x >= 0 of the quadratic model H'(x - MU) - 1/2 (x - MU)'(bend + ridge)(x - MU), by
-    active sets; `relaxed`: on sum x = 1.
+    """TRIAL <- maximiser x >= 0 of the quadratic model, by active sets; `relaxed`: on sum x = 1.
 
-    Active are the k with x_k + (slope_k - t)/bend_kk > 0; there the slope of the model is t (not relaxed: 0),
-    else x = 0.
+    The model is H'(x - MU) - 1/2 (x - MU)'(bend + ridge)(x - MU). Active are the k with x_k + (slope_k -
+    t)/bend_kk > 0; there the slope of the model is t (not relaxed: 0), else x = 0.
     """
     K = len(bend)
     top = 0.0
@@ -422,29 +422,29 @@ def newton(
             worst = max(worst, v[TRIAL_H, k] / (v[SIZE, k] + limits.tiny))
             top = max(top, v[TRIAL_H, k])
             largest = max(largest, v[SIZE, k])
-        found = max(worst, products / terms)
+        kkt = max(worst, products / terms)
         reached = value + lagrangian
         if relaxed:
             terms = largest + limits.tiny
-            found = (top - lagrangian) / terms
+            kkt = (top - lagrangian) / terms
             reached = lagrangian
-        finite = abs(reached) < np.inf and abs(found) < np.inf
+        finite = abs(reached) < np.inf and abs(kkt) < np.inf
         if turn == 0 and not finite:
             v[BEST] = v[TRIAL]
             break
-        if finite and found < least:
-            least = found
+        if finite and kkt < least:
+            least = kkt
             v[BEST] = v[TRIAL]
         if least <= 0.1 * limits.good or turn == steps:
             break
-        if turn == 0 or (finite and (reached >= q - 1e-13 * terms or found < residual)):
+        if turn == 0 or (finite and (reached >= q - 1e-13 * terms or kkt < residual)):
             if turn > 0:
                 damp = 0.1 * damp if damp > 10 * limits.shift else limits.shift
             v[MU] = v[TRIAL]
             v[H] = v[TRIAL_H]
             bends(p, x, y, bend)
             q = reached
-            residual = found
+            residual = kkt
         else:  # taken back, and damped more
             damp = max(10 * damp, limits.first)
         # multipliers that run away are a proof that (11) is infeasible: nothing to wait for
@@ -456,7 +456,7 @@ def newton(
 
 
 # the interior-point method on (mu, w, d), w the slacks of -h, keeps the kinks of bounds and of a ball as
-# variables of their own, which it eliminates:
+# further variables, which it eliminates:
 #     h(d) + w = t,  mu w = eps,  and with bounds  v + s d = zl - zu,  zl (d - low) = zu (high - d) = eps
 #     (H + diag(w/mu)) dmu + dt = h - t + eps/mu - J r/S,   dw = (eps - mu w - w dmu)/mu
 
@@ -478,10 +478,10 @@ class Sums(NamedTuple):
 
 @kernel
 def bounded_system(y: Bounded, v: Array, zero: float, limits: Limits) -> Sums:
-    """Adds what variables with bounds give to TRIAL_H and SIZE at their d; J, s and v + s d."""
+    """Adds the terms of variables with bounds to TRIAL_H and SIZE at their d; J, s and v + s d."""
     a = y.a
     taus = y.tau
-    own = y.own
+    cost = y.cost
     low = y.low
     high = y.high
     J = y.J
@@ -493,11 +493,11 @@ def bounded_system(y: Bounded, v: Array, zero: float, limits: Limits) -> Sums:
     dual = 0.0
     for i in range(n):
         d = e[D, i]
-        s = zero * own[1, i]
-        pull = zero * own[0, i]
+        s = zero * cost[1, i]
+        pull = zero * cost[0, i]
         size = abs(pull)
-        bent = own[1, i] * d
-        linear = own[0, i] * d
+        bent = cost[1, i] * d
+        linear = cost[0, i] * d
         objective += abs(linear) + 0.5 * d * bent
         for k in range(K):
             bent = taus[i, k] * d
@@ -568,9 +568,9 @@ def bounded_move(y: Bounded, v: Array, eps: float) -> float:
 def ball_system(
     x: Whole, tau: Array, nu: float, omega: float, v: Array, bend: Array, zero: float, limits: Limits
 ) -> tuple[Sums, float, float]:
-    """The same for x in a ball, one more constraint |x + d|^2 <= radius^2 with multiplier nu and slack omega;
-    H in bend, w[1]: its row of H; how far it is violated and its curvature.
+    """The same for x in a ball, one more constraint |x + d|^2 <= radius^2 with multiplier nu and slack omega.
 
+    Puts H into bend and the constraint's row of H into w[1]; returns its violation and its curvature, too.
     d = -(v + 2 nu x)/S, S = s + 2 nu, is smooth.
     """
     G = x.G
@@ -613,7 +613,7 @@ def system(
     p: Program, x: Whole, y: Bounded, nu: float, omega: float, v: Array, bend: Array, zero: float,
     limits: Limits,
 ) -> tuple[Sums, float, float]:  # fmt: skip
-    """TRIAL_H, SIZE and what is needed of all blocks at TRIAL, d, nu and omega."""
+    """TRIAL_H, SIZE and the sums of all blocks at TRIAL, d, nu and omega."""
     c = p.c
     bend[:, :] = 0.0
     for k in range(len(c)):
@@ -637,13 +637,13 @@ def started(p: Program, x: Whole, y: Bounded, v: Array, zero: float, limits: Lim
     """d strictly inside its bounds, their multipliers; nu and omega of a ball."""
     a = y.a
     taus = y.tau
-    own = y.own
+    cost = y.cost
     low = y.low
     high = y.high
     e = y.e
     for i in range(len(low)):
-        s = zero * own[1, i]
-        raw = zero * own[0, i]
+        s = zero * cost[1, i]
+        raw = zero * cost[0, i]
         for k in range(len(p.c)):
             s += taus[i, k] * v[TRIAL, k]
             raw += a[i, k] * v[TRIAL, k]
@@ -816,7 +816,7 @@ def multipliers(
         interior(p, x, y, v, bend, M, relaxed, limits)
 
 
-# the step of given multipliers, and what it is worth
+# the step of the multipliers BEST, and its certificate
 
 
 @kernel
@@ -871,8 +871,9 @@ def stepped(p: Program, v: Array, zero: float, dx: Array, dy: Array) -> None:
 
 @kernel
 def cancelled(p: Program, v: Array, zero: float) -> None:
-    """LENGTH <- the size of the terms that cancel in a_k'd(BEST), |a_k| (sum mu_l |a_l| / s + |x|): rounding
-    is relative to it.
+    """LENGTH <- the size of the terms that cancel in a_k'd(BEST), to which rounding is relative.
+
+    It is |a_k| (sum mu_l |a_l| / s + |x|).
     """
     rows = p.rows
     slopes = p.slopes
@@ -892,17 +893,17 @@ def cancelled(p: Program, v: Array, zero: float) -> None:
         v[LENGTH, k] = math.sqrt(length)
         s += v[BEST, k] * tau[k + 1]
         pull += v[BEST, k] * v[LENGTH, k]
-    own = 0.0
+    square = 0.0
     for i in range(slopes.shape[1]):
         other = zero * tau_y[0, i]
-        own += slopes[0, i] * slopes[0, i]
+        square += slopes[0, i] * slopes[0, i]
         for k in range(K):
             other += v[BEST, k] * tau_y[k + 1, i]
         s = min(s, other)
     for i in range(P):
         away += at[i] * at[i]
     for k in range(K):
-        v[LENGTH, k] *= (pull + zero * math.sqrt(own)) / s + math.sqrt(away)
+        v[LENGTH, k] *= (pull + zero * math.sqrt(square)) / s + math.sqrt(away)
 
 
 @kernel
@@ -940,11 +941,10 @@ def constrained(p: Program, v: Array, dx: Array, dy: Array) -> tuple[float, floa
 
 @kernel
 def certified(p: Program, v: Array, dx: Array, dy: Array, limits: Limits) -> tuple[float, float]:
-    """max_k h_k at the step, and the residual: violation max h_k+ and duality gap |mu'h|, relative to their
-    own terms.
+    """max_k h_k at the step, and the residual: violation max h_k+ and duality gap |mu'h| over their terms.
 
     d(mu) minimises the Lagrangian, therefore h_0(d) - q(mu) = -mu'h is the duality gap. At a fixed point d
-    and all its terms vanish; there a small share of what cancels in d counts.
+    and all its terms vanish; there a small share of the terms that cancel in d counts.
     """
     K = len(p.c)
     worst, zero = constrained(p, v, dx, dy)
@@ -971,8 +971,9 @@ def certified(p: Program, v: Array, dx: Array, dy: Array, limits: Limits) -> tup
 
 @kernel
 def proved(p: Program, v: Array, dx: Array, dy: Array, limits: Limits) -> tuple[bool, float, float]:
-    """Returns whether BEST proves that no point of Q is feasible; max_k h_k at the step, and the gap of
-    (13), inf where nothing is settled.
+    """Returns whether BEST proves that no point of Q is feasible, max_k h_k at the step, and the gap of (13).
+
+    The gap is inf where nothing is settled.
     """
     K = len(p.c)
     above, _ = constrained(p, v, dx, dy)
@@ -1019,8 +1020,9 @@ def boxed(p: Program, y: Bounded) -> None:
 
 @kernel
 def multiplied(p: Program, G: Array, u: Array, masked: Array) -> tuple[float, float]:
-    """G_kl = a_k'a_l and u_k = a_k'x over what moves; returns |x|^2 of it and the square of the ball's radius
-    there.
+    """G_kl = a_k'a_l and u_k = a_k'x over the coordinates that move.
+
+    Returns |x|^2 over them and the square of the ball's radius in their section.
     """
     rows = p.rows
     at = p.x
@@ -1057,11 +1059,11 @@ def lengths_of(p: Program, x: Whole, y: Bounded) -> None:
     G = x.G
     w = x.w
     a = y.a
-    own = y.own
+    cost = y.cost
     lengths = y.lengths
     lengths[:] = 0.0
     for i in range(len(a)):
-        lengths[0] += own[0, i] * own[0, i]
+        lengths[0] += cost[0, i] * cost[0, i]
         for k in range(len(c)):
             lengths[k + 1] += a[i, k] * a[i, k]
     for k in range(len(c) + 1):
@@ -1076,10 +1078,10 @@ def solve_surrogate(
     cs: Array, rows: Array, slopes: Array, tau: Array, tau_y: Array, xs: Array, lows: Array, moving: Array,
     start: Array, kind: int, inner: Array, outer: Array, radius: float, limits: Array,
 ) -> tuple[Array, Array, Array, Array, Array, Array]:  # fmt: skip
-    """dx (R, P), dy (R, q), mu (R, K), max_k h_k (R,), residual (R,) and infeasible (R,). A run that is not
-    finite gets NaN.
+    """dx (R, P), dy (R, q), mu (R, K), max_k h_k (R,), residual (R,) and infeasible (R,).
 
-    moving (R, P), or (0, 0) for all; inner, outer (P,): the bounds of a box.
+    A run that is not finite gets NaN. moving (R, P), or (0, 0) for all; inner, outer (P,): the bounds of a
+    box.
     """
     R, K, P = rows.shape
     q = slopes.shape[1]
@@ -1100,9 +1102,9 @@ def solve_surrogate(
     bend = np.empty((K, K))
     M = np.empty((K, K))
     relaxable = True
-    y.own[1, :box] = tau[0]
-    y.own[1, box:] = tau_y[0]
-    y.own[0, box:] = slopes[0]
+    y.cost[1, :box] = tau[0]
+    y.cost[1, box:] = tau_y[0]
+    y.cost[0, box:] = slopes[0]
     for k in range(K):
         y.tau[:box, k] = tau[k + 1]
         y.tau[box:, k] = tau_y[k + 1]
