@@ -213,7 +213,7 @@ def test_normalise() -> None:
     grid = "preferences.simplex_steps=4"
     assert overrides.normalise([grid]) == [nulls[0], nulls[2], grid]
     assert overrides.normalise(["algorithm.x=1", "algorithm=ls"]) == ["++algorithm.x=1", "algorithm=ls"]
-    assert overrides.shown(["preferences.weights=null", "++algorithm.x=1"]) == "algorithm.x=1"
+    assert overrides.as_typed(["preferences.weights=null", "++algorithm.x=1"]) == "algorithm.x=1"
 
 
 def test_experiment_lists() -> None:

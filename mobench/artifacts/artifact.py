@@ -243,7 +243,7 @@ class Artifact:
         if few := None if text.any_scale else self._few(used, text.seeds):
             limits.append(f"{few}{': ' if interval else ''}{interval}.")
         elif self.changed and self._only_seeds and not text.any_scale and not self.apart:
-            limits.append(f"Run with other seeds than the artifact's ({overrides.shown(self.changed)}).")
+            limits.append(f"Run with other seeds than the artifact's ({overrides.as_typed(self.changed)}).")
         if part := self._parts(used):
             limits.append(f"On a part of the paper's data ({part}).")
         return limits
@@ -319,7 +319,7 @@ class Artifact:
         return f"{self._with_other_settings()} Decided by: {self.decides}."
 
     def _with_other_settings(self) -> str:
-        return f"Run with other settings than the artifact's ({overrides.shown(self.changed)})."
+        return f"Run with other settings than the artifact's ({overrides.as_typed(self.changed)})."
 
     def _at(self, scale: str) -> str:
         return self.decides if self.paper.overrides else f"mobench +experiment={self.id} scale={scale}"

@@ -90,7 +90,7 @@ def draw(
         "scale": a.scale,
         "depicts": config["artifact"].get("depicts"),
         "alone": config["artifact"].get("alone", False),
-        "command": f"mobench {overrides.shown([o for o in command if o not in DEFAULTS] or default)}",
+        "command": f"mobench {overrides.as_typed([o for o in command if o not in DEFAULTS] or default)}",
         "jobs": {name: folder.key for name, folder in folders.items()},
         "runs": {name: str(rows.runs) for name, rows in a.jobs.items()},
         "seconds_jobs": sum(rows.seconds for rows in a.jobs.values()),
@@ -137,7 +137,7 @@ def assembled(
     if a.changed:
         judged = "Claims are partial at best." if a._only_seeds else "No claim is judged."
         judged = "Its claims are judged with these, and not counted." if apart else judged
-        a.note(f"Not the artifact's own settings: {overrides.shown(a.changed)}. {judged}")
+        a.note(f"Not the artifact's own settings: {overrides.as_typed(a.changed)}. {judged}")
     lost = [f"{name} {job.runs}" for name, job in a.jobs.items() if not job.complete]
     if lost:
         a.note(f"Runs that finished: {', '.join(lost)}, all of the other jobs. Only those are measured.")
@@ -154,8 +154,8 @@ def _say(id: str, a: Artifact, target: Path) -> None:
     console.say(f"{id}: {tally((c.verdict, c.source) for c in a.claims)}; {target}")
     if a.apart:
         console.say(
-            f"  drawn with other settings than the artifact's ({overrides.shown(a.changed)}), so in a folder "
-            "of its own, and counted nowhere; what its own settings give stays where it is"
+            f"  drawn with other settings than the artifact's ({overrides.as_typed(a.changed)}), so in a "
+            "folder of its own, and counted nowhere; what its own settings give stays where it is"
         )
     for c in a.claims:
         if c.verdict in LISTED:

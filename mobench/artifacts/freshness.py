@@ -87,7 +87,7 @@ def drawing_id(id: str, command: Sequence[str]) -> str:
     changed = overrides.changed(command)
     if not changed or id.startswith("cross/"):  # whose methods and problems are its user's choice
         return id
-    plain = re.sub(r"[^A-Za-z0-9_.,=-]+", "-", re.sub(r"[\[\]'\"]", "", overrides.shown(changed)))
+    plain = re.sub(r"[^A-Za-z0-9_.,=-]+", "-", re.sub(r"[\[\]'\"]", "", overrides.as_typed(changed)))
     short = plain[:40].strip("-.,")
     return f"{id}+{short}-{hashlib.sha256(json.dumps(relevant(command)).encode()).hexdigest()[:6]}"
 

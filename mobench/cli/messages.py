@@ -159,7 +159,7 @@ def _summaries(plan: Plan) -> None:
         printed.add(job.folder.key)
         problem = job.config["problem"]["_target_"].split(".")[-1]
         algorithm = job.config["algorithm"]["_target_"].split(".")[-1]
-        say(f"\n{problem} {algorithm}: {overrides.shown(job.overrides)}\n{summary(job.folder)}")
+        say(f"\n{problem} {algorithm}: {overrides.as_typed(job.overrides)}\n{summary(job.folder)}")
 
 
 def finish(plan: Plan, outcomes: Sequence[Outcome]) -> int:

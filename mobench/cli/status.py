@@ -141,9 +141,9 @@ def planned(arguments: Sequence[str]) -> tuple[list[Group], dict[str, dict[str, 
         configs.setdefault(job.folder.key, job.config)
     for artifact in dict.fromkeys(job.artifact for job in sweep.jobs):
         jobs = [job for job in sweep.jobs if job.artifact == artifact]
-        states = [look(job.folder, job.name or overrides.shown(job.overrides)) for job in jobs]
+        states = [look(job.folder, job.name or overrides.as_typed(job.overrides)) for job in jobs]
         how = [f"+experiment={artifact}", *rest] if artifact else ["-m", *command]
-        groups.append((artifact or "sweep", f"mobench {overrides.shown(how)}", states))
+        groups.append((artifact or "sweep", f"mobench {overrides.as_typed(how)}", states))
     return groups, configs
 
 

@@ -83,7 +83,7 @@ def normalise(overrides: Sequence[str]) -> list[str]:
     return out
 
 
-def shown(overrides: Sequence[str]) -> str:
+def as_typed(overrides: Sequence[str]) -> str:
     """Returns the overrides as a person would write them: without what `normalise` added."""
     typed = [
         o.removeprefix("++") for o in overrides if o not in {f"preferences.{way}=null" for way in TAKEN_BACK}

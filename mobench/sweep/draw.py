@@ -79,7 +79,7 @@ def _drawn(drawing: Drawing) -> bool:
         if changed:
             message += (
                 f". The drawing expects the settings of conf/experiment/{id}.yaml, which "
-                f"{overrides.shown(changed)} changes. The rows of its jobs are complete: load them with "
+                f"{overrides.as_typed(changed)} changes. The rows of its jobs are complete: load them with "
                 "mobench.runs(), or repeat the command without this override to draw the artifact."
             )
         else:

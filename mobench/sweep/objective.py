@@ -19,7 +19,7 @@ from typing import Any
 
 import pandas as pd
 
-from mobench.config.overrides import shown
+from mobench.config.overrides import as_typed
 from mobench.errors import ConfigError, suggest
 from mobench.jobs.build import make_job
 from mobench.jobs.rows import hypervolume_fault
@@ -83,7 +83,7 @@ def of_job(
     while outcome.status == "failed" and JobFolder(outcome.folder).held:
         time.sleep(WAIT)
         outcome = run(job)
-    title = shown([o for o in overrides if not o.startswith("hydra")])
+    title = as_typed([o for o in overrides if not o.startswith("hydra")])
     pairs = list(zip(names, towards, strict=True))
     if outcome.status == "failed":
         numbers = [0.0 if name == HYPERVOLUME else WORST.get(toward, math.nan) for name, toward in pairs]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hydra.types import RunMode
 
 from mobench.config import compose, hydra_adapter, searchpath
-from mobench.config.overrides import expand_experiments, key_of, names_function, normalise, shown
+from mobench.config.overrides import as_typed, expand_experiments, key_of, names_function, normalise
 from mobench.config.schema import choices, conf_dir
 from mobench.errors import CompatibilityError, ConfigError, MobenchError
 from mobench.jobs.outcome import folder_of, places_of
@@ -252,7 +252,7 @@ def _note(out: Plan, command: _Command, name: str, error: MobenchError) -> None:
     if table and command.artifact is not None and isinstance(error, CompatibilityError):
         out.refused.setdefault(command.artifact, {})[name] = str(error)
         return
-    problem = f"{command.artifact or shown(command.overrides)} {name}: {error}".replace(" :", ":")
+    problem = f"{command.artifact or as_typed(command.overrides)} {name}: {error}".replace(" :", ":")
     if command.artifact is not None or (command.alone and not table):
         raise type(error)(problem + getattr(error, "hint", "")) from error
     out.problems.append(problem)
