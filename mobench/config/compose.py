@@ -117,8 +117,9 @@ def _unreadable(override: str, why: str) -> str:
 
 
 def text(value: Any, key: str = "value") -> str:
-    """A Python value in Hydra's grammar: `[0, 1]`, `null`, `'a b'`; NumPy's and torch's become lists and
-    numbers.
+    """Returns a Python value in Hydra's grammar: `[0, 1]`, `null`, `'a b'`.
+
+    Values of NumPy and torch become lists and numbers.
 
     Raises:
         ConfigError: a configuration cannot hold it.
@@ -157,9 +158,7 @@ def _word(name: object, key: str) -> str:
 
 @contextlib.contextmanager
 def hydra_errors(arguments: Sequence[str]) -> Iterator[None]:
-    """Raises what Hydra, OmegaConf and YAML say about a command's configuration as a ConfigError with the
-    command line's message.
-    """
+    """Raises errors of Hydra, OmegaConf and YAML as a ConfigError with the command line's message."""
     try:
         yield
     except (HydraException, OmegaConfBaseException) as error:

@@ -1,6 +1,6 @@
-"""All that mobench uses of Hydra's inside, which promises no stability: nothing else imports
-`hydra._internal`.
+"""All that mobench uses of Hydra's internals; nothing else imports `hydra._internal`.
 
+Hydra promises no stability of them.
 Written for hydra-core 1.3.2 to 1.3.8 with omegaconf 2.3 (pyproject.toml), and tried with 1.4.0rc3 and
 omegaconf 2.4.1rc1 (`campaigns/prerelease.py`). With another version, read here first:
 
@@ -388,8 +388,9 @@ def command(
     sweep: Sweep,
     asks: bool = True,
 ) -> Any:
-    """Does what `hydra.main` does with a command line, but takes the line as an argument, returns the
-    result, and lets every exception through.
+    """Runs a command line as `hydra.main` does, but takes it as an argument.
+
+    The result is returned, and every exception reaches the caller.
 
     Args:
         arguments: flags and overrides.

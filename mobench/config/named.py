@@ -39,8 +39,9 @@ class OwnProblem(Protocol):
 
 
 def overrides(choice: str, keys: Collection[str]) -> list[str]:
-    """Returns the overrides that choose the problem which a function makes, and keeps its functions for the
-    jobs of this process.
+    """Returns the overrides that choose the problem which a function makes.
+
+    The problem's functions stay in memory for the jobs of this process.
 
     Args:
         choice: `file.py:make` or `package.module:make`.

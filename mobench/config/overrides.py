@@ -97,8 +97,9 @@ def key_of(override: str) -> str:
 
 
 def names_function(override: str) -> bool:
-    """Returns whether an override chooses a problem by a function, `problem=file.py:make`, and not by the
-    name of a file of the configuration, none of which has a colon.
+    """Returns whether an override chooses a problem by a function, `problem=file.py:make`.
+
+    Else it has the name of a file of the configuration, none of which has a colon.
     """
     key, _, value = override.partition("=")
     is_function = "${" not in value and (":" in value or value.rstrip("'\"").endswith(".py"))

@@ -19,10 +19,10 @@ ADDED = ("ranges", "settings", "pairs")  # mappings of a comparison, to which a 
 
 @functools.cache
 def jobs_only(name: str) -> dict[str, Any] | None:
-    """Returns the file of an experiment, if it sets nothing but its artifact and its jobs or boards (the
-    mode is known: a sweep); else None.
+    """Returns the file of an experiment if it sets only its artifact and its jobs or boards, else None.
 
-    Values of a job may hold interpolations: each job is composed with them as with any override.
+    It may set Hydra's mode, which is known: a sweep. Values of a job may hold interpolations:
+    each job is composed with them as with any override.
     """
     node = _file(name)
     if node is None or set(node) - {"artifact", "jobs", "grid", "like", "cross", "hydra"}:

@@ -27,8 +27,9 @@ class Lost(Outcome):
 
 
 def launch(plan: Plan, adapter: Adapter, say: Say) -> list[Outcome]:
-    """Runs what is left to do of a plan: first all jobs beside each other, then those whose time is measured,
-    one by one (on a cluster, whose jobs share no cores, with the others).
+    """Runs the unfinished jobs of a plan: in parallel, and then one by one those whose time is measured.
+
+    On a cluster, whose jobs share no cores, these run with the others.
 
     Args:
         say: called with each message about what happens meanwhile.
@@ -47,9 +48,7 @@ def launch(plan: Plan, adapter: Adapter, say: Say) -> list[Outcome]:
 
 
 def _looked_again(outcome: Outcome) -> Outcome:
-    """The outcome of a job that may have been refused because another process was running it, and that this
-    process has finished meanwhile.
-    """
+    """Returns a job's outcome, which is success if another process that held the job has finished it."""
     folder = JobFolder(outcome.folder)
     if outcome.status == "failed" and folder.done:
         return finished(folder, skipped=True, title=outcome.title)
@@ -208,8 +207,10 @@ def _unanswered(answer: Any, job: Planned) -> Outcome:
 
 
 def _uncompleted(error: Exception) -> bool:
-    """Tells whether submitit found no result of a job; without submitit there is no such error. A job that
-    raised, and a command of Slurm's that failed, such as sbatch without a controller, are no dead workers.
+    """Returns whether submitit found no result of a job; without submitit there is no such error.
+
+    A job that raised, and a command of Slurm's that failed, such as sbatch without a controller, are no dead
+    workers.
     """
     try:
         from submitit.core.utils import FailedJobError, UncompletedJobError

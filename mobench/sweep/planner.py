@@ -33,9 +33,7 @@ LISTS = ("jobs", "grid", "like", "cross")  # keys of an experiment that lists jo
 
 
 class Use(Enum):
-    """The purpose of a plan: jobs that run in this process, in others on this machine, on other machines,
-    or nowhere.
-    """
+    """The place where a plan's jobs run: this process, others on this machine, other machines, or nowhere."""
 
     PROCESS = "process"
     HERE = "here"
@@ -44,8 +42,9 @@ class Use(Enum):
 
 
 def plan(command: Sequence[str]) -> Plan:
-    """Returns what `mobench -m COMMAND` would run and draw, with every artifact's jobs; nothing is run, and
-    Hydra's state stays as it is.
+    """Returns what `mobench -m COMMAND` would run and draw, with every artifact's jobs.
+
+    Nothing is run, and Hydra's state stays as it is.
 
     Raises:
         ConfigError, CompatibilityError: with the command line's messages.
@@ -225,9 +224,11 @@ class Planner:
         return {} if since is None else {freshness.drawing_id(chosen[0], command): since}
 
     def _is_drawn_from_stored_rows(self, command: _Command, jobs: Mapping[str, Job | MobenchError]) -> bool:
-        """Returns whether an artifact that compares times, and so runs its jobs again, is drawn from rows
-        that come with the project: if those of all of its jobs do, from one model of processor and one
-        commit, and none are in `outputs`. On a GPU it is timed anew: those rows are of processors.
+        """Returns whether an artifact that compares times is drawn from rows that come with the project.
+
+        Such an artifact runs its jobs again, unless the rows of all of its jobs come with the project, from
+        one model of processor and one commit, and none are in `outputs`. On a GPU it is timed anew: those
+        rows are of processors.
         """
         if not command.config["rerun"] or any(key_of(o) == "rerun" for o in command.overrides):
             return False
@@ -245,8 +246,9 @@ class Planner:
 
 
 def _note(out: Plan, command: _Command, name: str, error: MobenchError) -> None:
-    """Notes why a job cannot be run, or raises it: a board shows it, a free sweep reports it and runs the
-    others; any other command ends with it.
+    """Notes why a job cannot be run, or raises the error.
+
+    A board shows it, a free sweep reports it and runs the others; any other command ends with it.
     """
     table = bool(command.config["cross"])
     if table and command.artifact is not None and isinstance(error, CompatibilityError):

@@ -58,8 +58,9 @@ def write_json(path: Path, value: Any) -> None:
 
 @contextlib.contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Holds a lock beside `path`: other processes wait until what it contains is made. The lock ends with its
-    process; where none can be written, nobody waits.
+    """Holds a lock beside `path`: other processes wait until its content is made.
+
+    The lock ends with its process; where none can be written, nobody waits.
     """
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):

@@ -1,6 +1,6 @@
-"""A job's settings of CUDA beside its tensors: which device is the current one, the arithmetic of its
-products, when its work is done, and how much memory it took. For a job on a CPU all of it does nothing, but
-that no autocast reaches it.
+"""A job's settings of CUDA: current device, arithmetic of products, synchronization and peak memory.
+
+For a job on a CPU all of it does nothing, but that no autocast reaches it.
 
 PyTorch lets cuDNN's convolutions round their factors to TF32 (10 bits of mantissa, Ampere and later) and pick
 kernels whose sums change from call to call. By default, results depend on neither;
@@ -19,8 +19,9 @@ import torch
 
 @contextmanager
 def current(device: torch.device, tf32: bool = False) -> Iterator[None]:
-    """Makes a device the current one, and its arithmetic that of the job, until the end of the block: also
-    within a user's torch.autocast, which would round products to half precision.
+    """Makes a device the current one, and its arithmetic that of the job, until the end of the block.
+
+    A user's torch.autocast, which would round products to half precision, has no effect inside.
 
     Args:
         tf32: whether float32 products may round their factors to TF32.
@@ -36,7 +37,7 @@ def current(device: torch.device, tf32: bool = False) -> Iterator[None]:
 
 @contextmanager
 def _arithmetic(products: str) -> Iterator[None]:
-    """Returns the precision of float32 products, "ieee" or "tf32"; convolutions agree in each call."""
+    """Sets the precision of float32 products, "ieee" or "tf32"; convolutions agree in each call."""
     cudnn: Any = torch.backends.cudnn  # its stubs name no parts
     kinds: tuple[Any, ...] = (torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn)
     before = [kind.fp32_precision for kind in kinds]

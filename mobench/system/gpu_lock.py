@@ -1,8 +1,8 @@
-"""One GPU for each job: locks in a folder of the machine, so that jobs of any process or launcher never share
-one by accident.
+"""One GPU for each job, by locks in a folder of the machine.
 
-The operating system takes a lock back when its process ends, however it ends. Under Slurm the scheduler hands
-out GPUs (`gres`); only several in one allocation are locked.
+Jobs of any process or launcher never share a GPU by accident. The operating system takes a lock back when its
+process ends, however it ends. Under Slurm the scheduler hands out GPUs (`gres`); only several in one
+allocation are locked.
 
 Other users and other programs take no such locks. What they hold shows in a GPU's free memory, which
 `nvidia-smi` reports where it is installed: of GPUs with as many jobs of ours, the one with the most free

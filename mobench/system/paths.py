@@ -42,10 +42,10 @@ def outputs_root() -> Path:
 
 
 def cache_root() -> Path:
-    """`$MOBENCH_CACHE`, else `cache` in the outputs folder; never beside original files, which may be
-    read-only.
+    """Returns `$MOBENCH_CACHE`, else `cache` in the outputs folder.
 
-    It holds what takes long to make and may be deleted at any time: decoded pictures, trained starts, the
-    implementation that a GPU computes fastest.
+    It is never beside original files, which may be read-only. It holds what takes long to make
+    and may be deleted at any time: decoded pictures, trained starts, the implementation that a GPU computes
+    fastest.
     """
     return Path(os.environ.get("MOBENCH_CACHE") or outputs_root() / "cache").absolute()
