@@ -134,8 +134,8 @@ class Result:
     @property
     def folders(self) -> list[JobFolder]:
         """Job folders, by name."""
-        found = sorted((self.root / "runs").glob("*")) if (self.root / "runs").exists() else []
-        return [JobFolder(p) for p in found if p.is_dir()]
+        paths = sorted((self.root / "runs").glob("*")) if (self.root / "runs").exists() else []
+        return [JobFolder(p) for p in paths if p.is_dir()]
 
     @property
     def job(self) -> JobFolder:

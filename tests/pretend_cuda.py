@@ -513,8 +513,8 @@ class _Function(TorchFunctionMode):
         if func is torch.device:
             return func(*args, **kwargs)
         if func == _DEVICE_GET:
-            found = func(*args)
-            return torch.device("cuda", _place(args[0])) if found.type == NAME else found
+            parsed = func(*args)
+            return torch.device("cuda", _place(args[0])) if parsed.type == NAME else parsed
         if func == _IS_CUDA_GET:
             return _DEVICE_GET(args[0]).type == NAME
         if func is _IS_PINNED:
@@ -557,17 +557,17 @@ class _Function(TorchFunctionMode):
 
     def _from_data(self, func: Any, args: Any, kwargs: Any) -> Any:
         """torch.tensor and the like: made on the CPU, then copied (as CUDA does), outside of all modes."""
-        given = args[1] if func is torch.Tensor.new_tensor else args[0]
+        data = args[1] if func is torch.Tensor.new_tensor else args[0]
         device = kwargs.pop("device", None)
         if device is None and func is torch.Tensor.new_tensor:
             device = args[0].device
-        if isinstance(given, torch.Tensor) and func is not torch.Tensor.new_tensor:
-            found = given.detach().clone() if func is torch.tensor else given
-            dtype = kwargs.get("dtype", args[1] if len(args) > 1 else None) or found.dtype
-            return found.to(device=self._name(device) if device is not None else None, dtype=dtype)
+        if isinstance(data, torch.Tensor) and func is not torch.Tensor.new_tensor:
+            copied = data.detach().clone() if func is torch.tensor else data
+            dtype = kwargs.get("dtype", args[1] if len(args) > 1 else None) or copied.dtype
+            return copied.to(device=self._name(device) if device is not None else None, dtype=dtype)
         if func is torch.Tensor.new_tensor:
             kwargs.setdefault("dtype", args[0].dtype)
-            made = torch.tensor(given, **kwargs)
+            made = torch.tensor(data, **kwargs)
         else:
             made = func(*args, **kwargs)
         return made if device is None or _real(device) is None else made.to(self._name(_real(device)))

@@ -65,8 +65,8 @@ def checked(raw: bytes) -> Files:
 
 def remade(files: Files, **changed: bytes) -> bytes:
     """A bundle of changed files whose manifest fits them, as a forger would make it."""
-    own = {name: data for name, data in files.items() if name != archive.MANIFEST} | changed
-    return archive.packed(own)
+    contents = {name: data for name, data in files.items() if name != archive.MANIFEST} | changed
+    return archive.packed(contents)
 
 
 # --- what it holds ------------------------------------------------------------------------------------------
@@ -91,8 +91,8 @@ def test_claims_fit_the_schema_and_lead_to_rows(files: Files) -> None:
         assert len(pd.read_csv(io.BytesIO(files[job["rows"]]))) == job["count"]
         assert yaml.safe_load(files[job["configuration"]])["seeds"] == job["seeds"]
         (said,) = job["commands"]
-        (named,) = job["names"]
-        assert said == f"mobench +experiment={ID} scale=smoke 'artifact.only=[{named['name']}]'"
+        (run,) = job["names"]
+        assert said == f"mobench +experiment={ID} scale=smoke 'artifact.only=[{run['name']}]'"
     del document["claims"][0]["jobs"]
     with pytest.raises(jsonschema.ValidationError, match="jobs"):
         jsonschema.validate(document, schema)
@@ -462,9 +462,9 @@ def test_a_changed_configuration_is_another_job(files: Files, tmp_path: Path) ->
     config["algorithm"]["step_size"] *= 2
     changed = {**files, f"runs/{key}/config.yaml": yaml.safe_dump(config).encode()}
     said: list[str] = []
-    (found,) = verify.rerun(changed, {key: [0]}, "data", said.append)
-    assert found.outcome == verify.NOT_RUN
-    assert "config.yaml is the configuration of vlmop2-ferero-" in found.words
+    (result,) = verify.rerun(changed, {key: [0]}, "data", said.append)
+    assert result.outcome == verify.NOT_RUN
+    assert "config.yaml is the configuration of vlmop2-ferero-" in result.words
 
 
 def frame_of(values: np.ndarray, preference: float = 0.5) -> pd.DataFrame:
@@ -484,8 +484,8 @@ def frame_of(values: np.ndarray, preference: float = 0.5) -> pd.DataFrame:
 
 
 def outcome(recorded: pd.DataFrame, again: pd.DataFrame, row: int = 0) -> str:
-    (found,) = verify.compared("job", recorded, again, [row], float(np.finfo(float).eps))
-    return found.outcome
+    (result,) = verify.compared("job", recorded, again, [row], float(np.finfo(float).eps))
+    return result.outcome
 
 
 def test_the_three_outcomes() -> None:

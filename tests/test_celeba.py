@@ -101,7 +101,7 @@ def test_a_folder_in_the_official_layout(folder: Path) -> None:
     before = sorted(path.stat().st_mtime_ns for path in folder.rglob("*"))
     with torch.inference_mode():
         data = faces("celeba", folder)
-        shown = {split: data.pictures(split) for split in ("train", "test")}
+        pictures = {split: data.pictures(split) for split in ("train", "test")}
     assert (data.name, data.embedded, data.side) == ("celeba", False, 64)
     assert data.label == "CelebA, 64 x 64, 12 of 202,599 images"
     assert data.attributes == ATTRIBUTES
@@ -110,9 +110,9 @@ def test_a_folder_in_the_official_layout(folder: Path) -> None:
         index = [k for k, p in enumerate(PARTS) if p == part]
         labels = data.train_labels if split == "train" else data.test_labels
         np.testing.assert_array_equal(labels.numpy(), (table[index] + 1) // 2)
-        assert shown[split].shape == (len(index), 3, 64, 64)
-        assert not shown[split].is_inference()
-        for row, k in zip(shown[split].numpy(), index, strict=True):
+        assert pictures[split].shape == (len(index), 3, 64, 64)
+        assert not pictures[split].is_inference()
+        for row, k in zip(pictures[split].numpy(), index, strict=True):
             with Image.open(io.BytesIO(jpeg(picture(k)))) as image:
                 square = np.asarray(image)[20:198]
             wanted = Image.fromarray(square).resize((64, 64), Image.Resampling.BILINEAR)
@@ -144,9 +144,9 @@ def test_limits_take_the_first_and_need_no_others(folder: Path) -> None:
 def test_decoded_pictures_are_kept_elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = faces("celeba", folder)
     digest = first.digest
-    shown = first.pictures("train").clone()
-    kept = sorted(path.suffix for path in (folder.parent / "cache").iterdir())
-    assert kept == [".json", ".json", ".npy", ".npy"]
+    pictures = first.pictures("train").clone()
+    suffixes = sorted(path.suffix for path in (folder.parent / "cache").iterdir())
+    assert suffixes == [".json", ".json", ".npy", ".npy"]
     calls: list[Path] = []
     decode = source._picture
 
@@ -162,12 +162,12 @@ def test_decoded_pictures_are_kept_elsewhere(folder: Path, monkeypatch: pytest.M
         data = faces("celeba", folder)
         return data.digest, data.pictures("train")
 
-    found, array = second()
-    assert (calls, found) == ([], digest)
-    assert torch.equal(array, shown)
+    digest_again, array = second()
+    assert (calls, digest_again) == ([], digest)
+    assert torch.equal(array, pictures)
     array[0] = 0  # a copy in memory: the cache does not change
-    found, array = second()
-    assert torch.equal(array, shown)
+    digest_again, array = second()
+    assert torch.equal(array, pictures)
     # a cache that is cut short is made anew; so is one of other images
     for path in (folder.parent / "cache").glob("*.npy"):
         path.write_bytes(path.read_bytes()[:-1])
@@ -179,10 +179,10 @@ def test_decoded_pictures_are_kept_elsewhere(folder: Path, monkeypatch: pytest.M
         path.write_text("{")
     assert (second()[0], len(calls)) == (digest, 10)
     (folder / "celeba" / "img_align_celeba" / "000002.jpg").write_bytes(jpeg(picture(50)))
-    found, array = second()
-    assert found != digest
+    digest_again, array = second()
+    assert digest_again != digest
     assert len(calls) == 7  # the training part
-    assert not torch.equal(array[1], shown[1])
+    assert not torch.equal(array[1], pictures[1])
     assert not list((folder.parent / "cache").glob(".*"))
 
 
@@ -305,9 +305,9 @@ def test_the_stand_in() -> None:
     away = np.corrcoef(labels.T.numpy()) - np.eye(40)
     assert 0.05 < np.abs(away).mean() < 0.3
     assert 0.3 < np.abs(away).max() < 0.9
-    shown = data.pictures("train").double()
-    assert 100 < shown.mean() < 150
-    assert shown.std() > 30
+    pictures = data.pictures("train").double()
+    assert 100 < pictures.mean() < 150
+    assert pictures.std() > 30
     few = faces("celeba_synth", "", 10, 5)
     assert torch.equal(few.pictures("train"), data.pictures("train")[:10])
     assert torch.equal(few.test_labels, data.test_labels[:5])
@@ -329,9 +329,9 @@ def tiny(**options: Any) -> FaceAttributes:
 
 def data_of(p: FaceAttributes, split: str = "train") -> tuple[Tensor, Tensor]:
     """Inputs in [-1, 1] and labels."""
-    found = p.faces
-    labels = found.train_labels if split == "train" else found.test_labels
-    return found.pictures(split).double() / 127.5 - 1.0, labels[:, p.chosen].double()
+    faces = p.faces
+    labels = faces.train_labels if split == "train" else faces.test_labels
+    return faces.pictures(split).double() / 127.5 - 1.0, labels[:, p.chosen].double()
 
 
 def scores(p: FaceAttributes, theta: Tensor, x: Tensor) -> Tensor:
@@ -343,10 +343,10 @@ def scores(p: FaceAttributes, theta: Tensor, x: Tensor) -> Tensor:
     ).double()
     sizes = [a.numel() for a in net.parameters()]
     parts = zip(net.parameters(), theta.split(sizes), strict=True)
-    named = dict(
+    parameters = dict(
         zip([n for n, _ in net.named_parameters()], [part.view_as(a) for a, part in parts], strict=True)
     )
-    return torch.func.functional_call(net, named, (x,))
+    return torch.func.functional_call(net, parameters, (x,))
 
 
 def by_hand(p: FaceAttributes, theta: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -444,7 +444,7 @@ def test_losses_and_rows_are_those_of_single_networks(kind: str, model: str) -> 
 @pytest.mark.usefixtures("thin")
 def test_executions_and_fewer_networks_at_once_give_the_same() -> None:
     runs = runs_of(2, 2)
-    asked = []
+    answers = []
     for options in (
         {},
         {"execution": "grouped"},
@@ -455,10 +455,10 @@ def test_executions_and_fewer_networks_at_once_give_the_same() -> None:
         assert p.strategy(torch.device("cpu")) == options.get("execution", "loop")
         point = Epochs(p, runs, 4).at(p.initial(runs), {}, 1)
         columns = p.columns(point.x, point.values())
-        asked.append((point.values(), point.vjp(runs.weights), torch.stack(list(columns.values()))))
-    for other in asked[1:]:
-        for found, wanted in zip(other, asked[0], strict=True):
-            torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-11)
+        answers.append((point.values(), point.vjp(runs.weights), torch.stack(list(columns.values()))))
+    for other in answers[1:]:
+        for value, wanted in zip(other, answers[0], strict=True):
+            torch.testing.assert_close(value, wanted, rtol=1e-8, atol=1e-11)
     small = tiny(max_batch_runs=1)
     theta = small.initial(runs_of(40, 2))
     torch.testing.assert_close(small.columns(theta, theta), tiny().columns(theta, theta))
@@ -504,8 +504,8 @@ def test_columns_and_values_over_whole_parts(model: str, monkeypatch: pytest.Mon
                 continue
             torch.testing.assert_close(columns["test_loss_mean"][r], loss.mean(), rtol=1e-10, atol=0)
             wrong = ((z > 0).double() != y).double().mean(0)
-            found = torch.stack([columns[f"test_error_{m}"][r] for m in (1, 2, 3)])
-            torch.testing.assert_close(found, wrong, rtol=1e-14, atol=0)
+            errors = torch.stack([columns[f"test_error_{m}"][r] for m in (1, 2, 3)])
+            torch.testing.assert_close(errors, wrong, rtol=1e-14, atol=0)
             torch.testing.assert_close(columns["test_error_mean"][r], wrong.mean(), rtol=1e-14, atol=0)
 
 

@@ -188,8 +188,8 @@ def test_kinds(check: Check, holds: Any, measured: str, tolerance: str) -> None:
 def test_numbers_keep_their_tolerances_through_every_layer() -> None:
     near = Within({"a": 1.05, "b": 2.0}, {"a": 1.0, "b": 2.5}, 0.25, of="V", unit=" s")
     few = AllOf(near, AtMost(3.0, 2.0, of="gap"), Share([True, False], 0.9, that="on the ray")).also("more")
-    found = few.partial_at_best().because("a pilot").provided(False, "Too few.").gauges
-    assert [(g.of, g.value, g.low, g.high, g.target) for g in found] == [
+    gauges = few.partial_at_best().because("a pilot").provided(False, "Too few.").gauges
+    assert [(g.of, g.value, g.low, g.high, g.target) for g in gauges] == [
         ("V, a", 1.05, 0.75, 1.25, 1.0),
         ("V, b", 2.0, 2.25, 2.75, 2.5),
         ("gap", 3.0, None, 2.0, None),

@@ -63,7 +63,7 @@ def test_a_claim_takes_its_texts_from_the_file(paper: Path) -> None:
     a = drawn("fig4")
     a.claim("near", Graded(FAILS, HOLDS), method="EPO", reason="First.")
     a.check("{who}-own", HOLDS, who="epo", reason="First.")
-    near, own = a.claims
+    near, last = a.claims
     assert (near.statement, near.source, near.published) == (
         "EPO ends at {x*}",
         "Figure 4, Section 2",
@@ -71,7 +71,7 @@ def test_a_claim_takes_its_texts_from_the_file(paper: Path) -> None:
     )
     assert (near.verdict, near.reason) == ("partial", "First. Nearly, says EPO.")
     assert (near.measured, near.tolerance) == ("3; 1", "<= 2 (partial: <= 2)")
-    assert (own.id, own.verdict, own.source, own.reason) == ("epo-own", "check passed", "ours", "Mind.")
+    assert (last.id, last.verdict, last.source, last.reason) == ("epo-own", "check passed", "ours", "Mind.")
     a.texts.all_used()
 
 

@@ -245,8 +245,8 @@ def test_changed_overrides() -> None:
 def test_preferences_of_a_protocol_with_a_grid_are_taken_back() -> None:
     """The grid of the protocol gave its 15 preferences whatever the command line said."""
     base = ("protocol=csmoo_three_front", "algorithm=csmoo2", "scale=smoke", "seeds=[0]")
-    for asked in ("preferences=3", "preferences.weights=[[0.2,0.3,0.5],[0.3,0.3,0.4],[0.1,0.1,0.8]]"):
-        assert len(make_job(compose.compose([*base, asked])).runs.all) == 3
+    for preferences in ("preferences=3", "preferences.weights=[[0.2,0.3,0.5],[0.3,0.3,0.4],[0.1,0.1,0.8]]"):
+        assert len(make_job(compose.compose([*base, preferences])).runs.all) == 3
     assert len(make_job(compose.compose([*base, "preferences.simplex_steps=6"])).runs.all) == 28
     assert len(make_job(compose.compose([*base])).runs.all) == 15
 
@@ -272,11 +272,11 @@ def test_progress_is_plain_lines_off_a_terminal(mobench: Run, monkeypatch: pytes
     for module in ("jobs.train", "system.console"):
         monkeypatch.setattr(f"mobench.{module}.time", fake)
     result = mobench("algorithm=ls", "preferences=1", "steps=3", "logger=local")
-    told = [
+    matches = [
         re.fullmatch(r"vlmop2/LS: step (\d) of 3, about (\d+) s left", s) for s in result.err.splitlines()
     ]
-    steps, left = zip(*((int(one[1]), int(one[2])) for one in told if one is not None), strict=True)
-    assert (len(told), steps) == (2, (1, 2))
+    steps, left = zip(*((int(one[1]), int(one[2])) for one in matches if one is not None), strict=True)
+    assert (len(matches), steps) == (2, (1, 2))
     assert left[0] > left[1] > 0
     quiet = mobench("algorithm=ls", "preferences=1", "steps=4", "logger=local", "progress=false")
     assert quiet.err == ""

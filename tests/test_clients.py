@@ -47,12 +47,12 @@ def labels_of(base: Images, split: str) -> np.ndarray:
 
 @pytest.mark.parametrize("name", list(SCENARIOS))
 def test_digests_are_pinned(name: str, digits: Images) -> None:
-    found = partition(digits, **SCENARIOS[name])
-    assert found.digest == DIGESTS[name]
+    clients = partition(digits, **SCENARIOS[name])
+    assert clients.digest == DIGESTS[name]
     again = partition(digits, **SCENARIOS[name], seed=0)
-    assert again is not found
-    assert again.digest == found.digest
-    assert partition(digits, **SCENARIOS[name], seed=25).digest != found.digest
+    assert again is not clients
+    assert again.digest == clients.digest
+    assert partition(digits, **SCENARIOS[name], seed=25).digest != clients.digest
 
 
 @pytest.mark.parametrize("name", list(SCENARIOS))
@@ -152,8 +152,8 @@ def test_turns_of_ten_clients(digits: Images) -> None:
 
 
 def test_degrees_become_quarter_turns(digits: Images) -> None:
-    given = [0, 90, 180.0, 270, 360, -90, 450, -180]
-    assert partition(digits, "rotation", 8, rotations=given).turns == (0, 1, 2, 3, 0, 3, 1, 2)
+    degrees = [0, 90, 180.0, 270, 360, -90, 450, -180]
+    assert partition(digits, "rotation", 8, rotations=degrees).turns == (0, 1, 2, 3, 0, 3, 1, 2)
 
 
 def test_a_turn_is_against_the_clock_and_exact(digits: Images) -> None:

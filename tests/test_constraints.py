@@ -74,9 +74,9 @@ def test_constraints_of_the_problem_come_first() -> None:
     oracle = LossCap(Exact(problem, runs), problem, runs, value=2.0)
     assert (oracle.spec.M, oracle.spec.N) == (2, 3)
     x = torch.tensor([[0.2, 0.5]], dtype=F64)
-    found = oracle.exact(x)
-    torch.testing.assert_close(found[:, 2], torch.tensor([0.5], dtype=F64))
-    torch.testing.assert_close(found[:, 3:], found[:, :2] - 2.0)
+    values = oracle.exact(x)
+    torch.testing.assert_close(values[:, 2], torch.tensor([0.5], dtype=F64))
+    torch.testing.assert_close(values[:, 3:], values[:, :2] - 2.0)
 
 
 def test_a_sample_and_its_averages() -> None:
@@ -140,9 +140,9 @@ def test_toys_have_their_closed_forms() -> None:
     """Rows and Hessians of P1 and P2 against autodiff; instances differ by seed and not by batch."""
     runs = Runs.product(THREE, [0, 3])
     both: list[tuple[Any, Runs]] = [(HalfPlane(), Runs.product(EVEN, [0, 3])), (BallAndHalfSpace(), runs)]
-    for problem, own in both:
-        oracle = Exact(problem, own)
-        x = oracle.initial(own) + 0.3
+    for problem, preferences in both:
+        oracle = Exact(problem, preferences)
+        x = oracle.initial(preferences) + 0.3
         point: Point = oracle.at(x, {}, 0)
         rows = torch.autograd.functional.jacobian(
             lambda y, o=oracle: o.problem.values(y).sum(0), x

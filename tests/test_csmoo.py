@@ -66,11 +66,11 @@ def runs_of(weights: Sequence[Sequence[float]], seeds: Sequence[int]) -> Runs:
     return Runs(w, torch.tensor(seeds), torch.arange(len(w)), w)
 
 
-def agrees(found: Path, r: int, expected: reference.Path, atol: float) -> None:
+def agrees(path: Path, r: int, expected: reference.Path, atol: float) -> None:
     assert expected.residual < reference.TRUSTED
-    assert np.flatnonzero(found.infeasible[r]).tolist() == expected.infeasible, f"run {r}"
-    np.testing.assert_allclose(found.x[r], expected.x, rtol=0, atol=atol, err_msg=f"x of run {r}")
-    np.testing.assert_allclose(found.y[r], expected.y, rtol=0, atol=atol, err_msg=f"y of run {r}")
+    assert np.flatnonzero(path.infeasible[r]).tolist() == expected.infeasible, f"run {r}"
+    np.testing.assert_allclose(path.x[r], expected.x, rtol=0, atol=atol, err_msg=f"x of run {r}")
+    np.testing.assert_allclose(path.y[r], expected.y, rtol=0, atol=atol, err_msg=f"y of run {r}")
 
 
 # the noisy variable

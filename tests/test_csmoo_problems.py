@@ -152,11 +152,11 @@ def test_optima_of_the_specification(w: list[float], x1: float, v1: float, x2: f
     at = torch.tensor([w], dtype=F64)
     for ideal, x, v in (("feasible", x1, v1), ("analytic", x2, v2)):
         p = ConstrainedGaussian(objectives=len(w), ideal=ideal)
-        found, value = p.optimum(at)
-        assert abs(found.item() - x) < 1e-6
+        optimum, value = p.optimum(at)
+        assert abs(optimum.item() - x) < 1e-6
         assert abs(value.item() - v) < 1e-6
         again, _ = ConstrainedGaussian(objectives=len(w)).optimum(at, p.ideal_point)
-        assert torch.equal(again, found)
+        assert torch.equal(again, optimum)
 
 
 def test_optimum_beats_a_grid(gaussian: ConstrainedGaussian) -> None:
@@ -289,9 +289,9 @@ def one_sample(p: PLS, W: np.ndarray, h: np.ndarray) -> list[float]:
     f = []
     g = []
     for i in range(m):
-        own = abs(np.vdot(h[i], W[:, i])) ** 2
+        signal = abs(np.vdot(h[i], W[:, i])) ** 2
         others = sum(abs(np.vdot(h[i], W[:, j])) ** 2 for j in range(m) if j != i)
-        f.append(-np.log2(1 + own / (p.noise + others)))
+        f.append(-np.log2(1 + signal / (p.noise + others)))
         g.append(np.log2(1 + abs(np.vdot(h[m], W[:, i])) ** 2 / p.noise_eavesdropper) - p.leakage)
     return f + g
 

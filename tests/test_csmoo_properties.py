@@ -79,12 +79,12 @@ def averages(values: Tensor, rows: Tensor, **options: Any) -> tuple[Tensor, Tens
     oracle = EMA(LeastSquares(n=P, tasks=K), runs, Scripted(runs, values, rows), **options)
     theta = torch.zeros(R, P, dtype=F64)
     state = oracle.init(theta)
-    found = []
+    estimates = []
     for t in range(T):
         point = oracle.at(theta, state, t)
-        found.append((point.values(), point.jacobian()))
+        estimates.append((point.values(), point.jacobian()))
         state = point.state
-    return torch.stack([v for v, _ in found]), torch.stack([J for _, J in found])
+    return torch.stack([v for v, _ in estimates]), torch.stack([J for _, J in estimates])
 
 
 def tables(seed: int, T: int = 12, R: int = 3, K: int = 2, P: int = 5) -> tuple[Tensor, Tensor]:
@@ -136,8 +136,8 @@ def test_weights_of_the_samples() -> None:
         offset = schedule.get("offset", 1.0)
         rho = np.minimum(1.0, scale / (np.arange(12) + offset) ** decay)
         weight = [rho[s] * np.prod(1.0 - rho[s + 1 :]) for s in range(12)]
-        found, Found = averages(a, A, **schedule)
-        np.testing.assert_allclose(found[-1], np.einsum("t,trk->rk", weight, a), rtol=0, atol=1e-13)
+        values, Found = averages(a, A, **schedule)
+        np.testing.assert_allclose(values[-1], np.einsum("t,trk->rk", weight, a), rtol=0, atol=1e-13)
         np.testing.assert_allclose(Found[-1], np.einsum("t,trkp->rkp", weight, A), rtol=0, atol=1e-13)
 
 
@@ -317,14 +317,14 @@ def test_ideal_points_of_instances_are_those_of_each_instance(monkeypatch: pytes
 
 def test_an_oracle_asks_once_for_its_ideal_point(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is a column of every recorded step, and may be costly; another oracle of the problem asks again."""
-    asked = []
+    requests = []
     honest = PLS.ideal_point.fget
     assert honest is not None
-    monkeypatch.setattr(PLS, "ideal_point", property(lambda self: asked.append(1) or honest(self)))
+    monkeypatch.setattr(PLS, "ideal_point", property(lambda self: requests.append(1) or honest(self)))
     runs = runs_of([[0.5, 0.5]] * 2, [3, 1])
     first, second = (noisy(runs, PLS(channel_seed=seed), 4) for seed in (None, 0))
     z = [first.ideal for _ in range(3)] + [second.ideal]
-    assert len(asked) == 2
+    assert len(requests) == 2
     assert torch.equal(z[0], z[2])
     assert z[0].shape == (2, 2)
     assert z[3].shape == (2,)

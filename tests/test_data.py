@@ -484,9 +484,9 @@ def test_a_changed_archive_is_refused(file: str, damage: str, small: Path) -> No
     middle = len(whole) // 2
     flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
     path.write_bytes({"flipped": flipped, "truncated": whole[:-5], "empty": b""}[damage])
-    found = hashlib.md5(path.read_bytes()).hexdigest()
+    digest = hashlib.md5(path.read_bytes()).hexdigest()
     with pytest.raises(
-        DataError, match=rf"{file}\.gz has md5 {found}.* official file has md5 {expected}.*delete it"
+        DataError, match=rf"{file}\.gz has md5 {digest}.* official file has md5 {expected}.*delete it"
     ):
         load_images("mnist", small)
     path.write_bytes(whole)  # an error is not remembered
@@ -618,8 +618,8 @@ MAKE = {"batches": small_batches, "mosaics": small_mosaics}
 
 
 def same_colours(data: Images, wanted: tuple[np.ndarray, ...]) -> None:
-    found = (*split_of(data, "train"), *split_of(data, "test"))
-    for a, b in zip(found, wanted, strict=True):
+    pictures = (*split_of(data, "train"), *split_of(data, "test"))
+    for a, b in zip(pictures, wanted, strict=True):
         assert a.dtype == b.dtype
         assert np.array_equal(a, b)
     assert data.digest == hashlib.sha256(b"".join(a.tobytes() for a in wanted)).hexdigest()
@@ -798,14 +798,14 @@ def test_a_cifar_file_that_may_not_be_read(
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """No network; the addresses that were asked for."""
-    asked: list[str] = []
+    requests: list[str] = []
 
     def refuse(request: Any, *_: Any, **__: Any) -> None:
-        asked.append(request if isinstance(request, str) else request.full_url)
+        requests.append(request if isinstance(request, str) else request.full_url)
         raise urllib.error.URLError(socket.gaierror(-3, "Temporary failure in name resolution"))
 
     monkeypatch.setattr("urllib.request.urlopen", refuse)
-    return asked
+    return requests
 
 
 def test_list(
@@ -885,9 +885,9 @@ def test_a_set_of_pictures_is_written(
     for line, name in zip(out, ("multi_mnist", "multi_fashion_mnist"), strict=True):
         data = multi_images(*family.FAMILY[name], small)
         assert f"written to {small / name}.npz: 40 + 20 pictures, sha256 {data.digest[:16]}" in line
-        with np.load(small / f"{name}.npz") as found:
-            assert set(found) == {"train", "train_labels", "test", "test_labels"}
-            assert all((found[key] == getattr(data, key).numpy()).all() for key in found)
+        with np.load(small / f"{name}.npz") as arrays:
+            assert set(arrays) == {"train", "train_labels", "test", "test_labels"}
+            assert all((arrays[key] == getattr(data, key).numpy()).all() for key in arrays)
 
 
 @pytest.mark.parametrize("damage", ["missing", "truncated"])

@@ -141,8 +141,8 @@ def test_parameters_are_those_of_torch_in_its_order() -> None:
     for k in range(3):
         plain_net = module(theta[k], 6, 5)
         assert net.shapes == [tuple(p.shape) for p in plain_net.parameters()]
-        for found, p in zip(net.split(theta), plain_net.parameters(), strict=True):
-            assert torch.equal(found[k], p)
+        for part, p in zip(net.split(theta), plain_net.parameters(), strict=True):
+            assert torch.equal(part[k], p)
         close(net.logits(theta, x)[k], plain_net(x[k]).detach(), 1e-14)
 
 
@@ -203,8 +203,8 @@ def test_starts() -> None:
     assert torch.equal(theta[0], theta[2])  # all preferences of a seed
     assert not torch.equal(theta[0], theta[1])
     assert torch.equal(p.initial(runs.take([3]))[0], theta[3])
-    own = tiny(start={"kind": "default", "per_preference": True}).initial(runs)
-    assert len({tuple(row[:5].tolist()) for row in own}) == 4
+    starts = tiny(start={"kind": "default", "per_preference": True}).initial(runs)
+    assert len({tuple(row[:5].tolist()) for row in starts}) == 4
     for parameter, bound in zip(p.network.split(theta), [1 / 7, 1 / 7, 50**-0.5, 50**-0.5], strict=True):
         flat = parameter[0].flatten().abs()
         assert bound * (1 - 8 / len(flat)) < flat.max() <= bound  # as PyTorch's layers: 1 / sqrt(fan in)
@@ -272,7 +272,7 @@ def compare(
     for r, seed in enumerate(SEEDS):
         clients = [plain_loops.mlp_client(x, y, 8, 10) for x, y in by_hand(p, seed, "train")]
         batches = None if batch_size is None else lambda t, r=r: rows_of(oracle, r, t - 1)
-        found = plain_loops.trajectory(
+        plain_path = plain_loops.trajectory(
             method.reference,
             path[r, 0].numpy(),
             clients,
@@ -284,16 +284,16 @@ def compare(
             client_loss="ell" if loss == "running" else loss,
             **method.options,
         )
-        np.testing.assert_allclose(path[r].numpy(), found.thetas, rtol=0, atol=atol)
+        np.testing.assert_allclose(path[r].numpy(), plain_path.thetas, rtol=0, atol=atol)
         for rule, expected in (
-            ("mean", found.mean),
-            ("adaptive", found.adaptive),
-            ("last", found.thetas[-1]),
+            ("mean", plain_path.mean),
+            ("adaptive", plain_path.adaptive),
+            ("last", plain_path.thetas[-1]),
         ):
             if rule in answers:
                 np.testing.assert_allclose(answers[rule][r].numpy(), expected, rtol=0, atol=atol)
-        assert np.abs(found.thetas[-1] - found.thetas[0]).max() > 1e-2
-        out.append(found)
+        assert np.abs(plain_path.thetas[-1] - plain_path.thetas[0]).max() > 1e-2
+        out.append(plain_path)
     return out
 
 
@@ -377,10 +377,10 @@ def test_fedfv_on_conflicts(alpha: float, P: int) -> None:
     J[2, 3] = -J[2, 1]  # opposite ones
     F[3, 1] = F[3, 4]  # a tie: the smaller index first
     for external, t in ((0, 5), (1, 0), (3, 1), (3, 2), (3, 5)):
-        found = server_step(FedFV(step_size=ETA, alpha=alpha, external_from=external), F, J, t)
+        step = server_step(FedFV(step_size=ETA, alpha=alpha, external_from=external), F, J, t)
         expected = reference_step("fedfv", F, J, t, alpha=alpha, tau_fv=external)
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-    assert (found[1] == 0).all()
+        torch.testing.assert_close(step, expected, rtol=0, atol=1e-12)
+    assert (step[1] == 0).all()
     assert ((J @ J.mT) < 0).any()
 
 
@@ -406,8 +406,8 @@ def test_fedmgda_on_conflicts(epsilon: float, rule: str) -> None:
     F, J = round_of(int(100 * epsilon))
     J[0, 2] = 0.0
     expected = reference_step("fedmgda", F, J, eps=epsilon, step=rule, server_lr=ETA)
-    found = server_step(FedMGDAPlus(step_size=ETA, epsilon=epsilon, step_rule=rule), F, J)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    step = server_step(FedMGDAPlus(step_size=ETA, epsilon=epsilon, step_rule=rule), F, J)
+    torch.testing.assert_close(step, expected, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("q", [0.0, 0.1, 1.0, 5.0])
@@ -448,7 +448,7 @@ def one_batch(p: FederatedImages, runs: Runs, size: int = 6) -> LocalBatch:
 def test_executions_give_the_same_gradients(kind: str, batched: bool, dtype: torch.dtype) -> None:
     runs = many_runs()
     y = torch.randn(4, M, tiny().dim, dtype=F64, generator=torch.Generator().manual_seed(0)).to(dtype)
-    found = {}
+    gradients = {}
     for execution, at_once in (
         ("loop", None),
         ("batched", None),
@@ -458,10 +458,10 @@ def test_executions_give_the_same_gradients(kind: str, batched: bool, dtype: tor
     ):
         p = tiny(kind, execution=execution, max_batch_runs=at_once)
         batch = one_batch(p, runs) if batched else None
-        found[execution, at_once] = p.bind(runs).local_gradients(y, batch)
-    F, rows = found["loop", None]
+        gradients[execution, at_once] = p.bind(runs).local_gradients(y, batch)
+    F, rows = gradients["loop", None]
     assert F.dtype == rows.dtype == dtype
-    for G, others in found.values():
+    for G, others in gradients.values():
         close(G, F, 1e-10 if dtype == F64 else 1e-5)
         close(others, rows, 1e-10 if dtype == F64 else 1e-5)
     for r in range(4):
@@ -492,7 +492,7 @@ def test_steps_by_products_of_images_are_steps_by_gradients(
     runs = many_runs()
     taken = []
     descent = MLP.descent
-    monkeypatch.setattr(MLP, "descent", lambda *given: taken.append(len(given[1])) or descent(*given))
+    monkeypatch.setattr(MLP, "descent", lambda *args: taken.append(len(args[1])) or descent(*args))
     baseline = torch.tensor([[2.6], [3.0], [4.0], [2.8]], dtype=F64)
     points = {}
     for execution in ("loop", "batched"):
@@ -731,8 +731,8 @@ def test_the_slope_enters_each_local_step(tau: int, same: bool) -> None:
             theta[r].numpy(), clients, ETA, tau, transform=plain_loops.propfair_transform(3.0)
         )
         np.testing.assert_allclose(inside.jacobian()[r].numpy(), local.g, rtol=0, atol=1e-12)
-        shown = [np.mean([plain_loops.propfair_transform(3.0)(f)[0] for f in met]) for met in local.met]
-        np.testing.assert_allclose(inside.F[r].numpy(), shown, rtol=1e-12)
+        slopes = [np.mean([plain_loops.propfair_transform(3.0)(f)[0] for f in met]) for met in local.met]
+        np.testing.assert_allclose(inside.F[r].numpy(), slopes, rtol=1e-12)
 
 
 CAPPED = LeastSquares(n=4, tasks=2, samples=30, caps=[2.0, None])
@@ -810,14 +810,14 @@ def measured(p: FederatedImages, theta: Tensor, seed: int) -> tuple[dict[str, fl
     """
     side = 28 // p.shrink
     net = module(theta, side * side, p.hidden)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for split in ("train", "test"):
         data = [(torch.from_numpy(x), torch.from_numpy(y)) for x, y in by_hand(p, seed, split)]
         with torch.no_grad():
             loss = [float(torch.nn.functional.cross_entropy(net(x), y)) for x, y in data]
             right = [int((net(x).argmax(1) == y).sum()) for x, y in data]
-        found[split] = loss, right, [len(y) for _, y in data]
-    loss, right, n = found["test"]
+        results[split] = loss, right, [len(y) for _, y in data]
+    loss, right, n = results["test"]
     accuracy = [100.0 * a / b for a, b in zip(right, n, strict=True)]
     mean = sum(accuracy) / len(accuracy)
     return {
@@ -825,9 +825,9 @@ def measured(p: FederatedImages, theta: Tensor, seed: int) -> tuple[dict[str, fl
         "client_accuracy": mean,
         "accuracy_parity": (sum((a - mean) ** 2 for a in accuracy) / len(accuracy)) ** 0.5,
         "agnostic_loss": max(loss),
-        "worst_train_loss": max(found["train"][0]),
-        "train_accuracy": 100.0 * sum(found["train"][1]) / sum(found["train"][2]),
-    }, found["train"][0]
+        "worst_train_loss": max(results["train"][0]),
+        "train_accuracy": 100.0 * sum(results["train"][1]) / sum(results["train"][2]),
+    }, results["train"][0]
 
 
 @pytest.mark.parametrize("shrink", [4, 3])
@@ -860,17 +860,17 @@ def test_residual_networks_are_evaluated_together_as_one_by_one(
     monkeypatch.setattr("mobench.problems.federated_images.EVALUATED", 5)
     monkeypatch.setattr("mobench.problems.federated_images.PICTURES", 12)  # two or three batches at a time
     runs = Runs.product(spread(2, M), [25, 0]).take([3, 0, 1])
-    found = []
+    columns = []
     for execution in ("loop", "batched"):
         p = tiny("partial", model="resnet_tiny", execution=execution, max_batch_runs=at_once).bind(runs)
         theta = p.initial(runs)
         values = p.values(theta)
-        found.append({"values": values, **p.columns(theta, values)})
-    assert set(found[0]) == {"values", *COLUMNS}
+        columns.append({"values": values, **p.columns(theta, values)})
+    assert set(columns[0]) == {"values", *COLUMNS}
     assert all(len(i) > 5 for seed in p.seeds for i in p.split_of(seed).train), "one batch is all"
     assert len(p._batches("train", 5)) > 1, "all batches have one size"
-    for name, expected in found[0].items():
-        close(found[1][name], expected, 1e-12)
+    for name, expected in columns[0].items():
+        close(columns[1][name], expected, 1e-12)
 
 
 def test_an_evaluation_is_remembered_for_the_same_tensor_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -929,12 +929,12 @@ def test_identity_of_a_job(tmp_path: Path) -> None:
     def folder(**changes: Any) -> str:
         return folder_of(make_job(changed(base, changes)), tmp_path).path.name
 
-    own = folder()
+    identity = folder()
     for key, value in (
         ("problem.data_root", "/somewhere"), ("problem.execution", "loop"), ("problem.execution", "batched"),
         ("problem.max_batch_runs", 1), ("data_root", "/else"), ("hardware.max_batch_runs", 2),
     ):  # fmt: skip
-        assert folder(**{key: value}) == own, key
+        assert folder(**{key: value}) == identity, key
     changes = {
         "problem.data": "digits_hard",
         "problem.train_size": 200,
@@ -951,7 +951,7 @@ def test_identity_of_a_job(tmp_path: Path) -> None:
         "oracle.client_loss": "at_end",
         "seeds": [1],
     }
-    assert len({own, *(folder(**{key: value}) for key, value in changes.items())}) == 1 + len(changes)
+    assert len({identity, *(folder(**{key: value}) for key, value in changes.items())}) == 1 + len(changes)
 
 
 def test_a_job_and_its_facts(mobench: Run) -> None:
@@ -1109,9 +1109,9 @@ def test_local_steps_stay_in_the_feasible_set() -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 10])
 def test_uniform_preferences(count: int) -> None:
-    found = resolve({"count": None, "weights": "uniform"}, count)
-    assert found.dtype == F64
-    assert torch.equal(found, torch.full((1, count), 1 / count, dtype=F64))
+    weights = resolve({"count": None, "weights": "uniform"}, count)
+    assert weights.dtype == F64
+    assert torch.equal(weights, torch.full((1, count), 1 / count, dtype=F64))
     with pytest.raises(
         PreferenceError, match=r"preferences\.weights=equal must be uniform or rows of M weights"
     ):

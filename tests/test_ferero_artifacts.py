@@ -127,7 +127,7 @@ def test_first_hit_is_the_first_step_near_ray_and_front() -> None:
     F = torch.from_numpy(front())[torch.from_numpy(rng.integers(0, 2001, (runs, steps)))]
     paths = F.numpy() + rng.choice([0.0, 0.05], (runs, steps, 1))
     made = job(seeds=3, paths=lambda: paths)
-    found = toy_runs.first_hit(made, angle=4.0)
+    hits = toy_runs.first_hit(made, angle=4.0)
     weights = torch.from_numpy(made.weights)
     dense = torch.from_numpy(front())
     for r in range(runs):
@@ -136,9 +136,9 @@ def test_first_hit_is_the_first_step_near_ray_and_front() -> None:
             and bool(front_distance(torch.from_numpy(paths[r, t : t + 1]), dense)[0] < 1e-2)
             for t in range(steps)
         ]
-        assert found[r] == (good.index(True) if any(good) else -1)
-    assert (found >= 0).any()
-    assert (found < 0).any()
+        assert hits[r] == (good.index(True) if any(good) else -1)
+    assert (hits >= 0).any()
+    assert (hits < 0).any()
 
 
 def test_a_rise_is_between_an_earlier_and_a_later_point() -> None:
@@ -191,8 +191,8 @@ def verdicts(a: Artifact) -> dict[str, str]:
     ],
 )
 def test_times_are_clearly_smaller_or_not(ratios: tuple[float, float], expected: Any) -> None:
-    named = dict(zip("ab", ratios, strict=True))
-    assert run_time.clearly_less(named, "ratio").holds == expected
+    by_method = dict(zip("ab", ratios, strict=True))
+    assert run_time.clearly_less(by_method, "ratio").holds == expected
 
 
 @pytest.mark.parametrize(
@@ -222,12 +222,12 @@ def hypervolumes(key: str, measure: str, ours: float, label: str | None = None, 
     jobs = {f"{key}_{m}": job(data=label or images.PICTURES[key], seeds=seeds) for m in images.METHODS}
     paper: dict[str, Any] = {"data": list(images.PICTURES.values()), "seeds": {f"{key}_ferero": 5}}
     a = artifact(jobs, name="table2", overrides="scale=paper", **paper)
-    shown = {m: jobs[f"{key}_{m}"] for m in images.METHODS}
-    panel = images.Panel(key, shown, (None, None))  # type: ignore[arg-type]
+    jobs_of = {m: jobs[f"{key}_{m}"] for m in images.METHODS}
+    panel = images.Panel(key, jobs_of, (None, None))  # type: ignore[arg-type]
     noise = np.linspace(-0.01, 0.01, seeds)
-    found = {"ls": 0.1 + noise, "epo": 0.1 - noise, "pmtl": 3.0 + 2 * noise, "ferero": ours + noise}
+    volumes = {"ls": 0.1 + noise, "epo": 0.1 - noise, "pmtl": 3.0 + 2 * noise, "ferero": ours + noise}
     with images.pictures_of(a, key):
-        judge_hypervolumes(a, panel, measure, found)
+        judge_hypervolumes(a, panel, measure, volumes)
     return a
 
 
@@ -306,7 +306,7 @@ def test_points_of_lost_runs_are_not_the_published_ones() -> None:
     off = {**exact, "loss": exact["loss"] + 0.1}
     assert images.at_published(off, "Multi-MNIST").holds == "partial"
     lost = {
-        measure: np.where(np.arange(3)[:, None, None] == 1, found, np.nan) for measure, found in exact.items()
+        measure: np.where(np.arange(3)[:, None, None] == 1, point, np.nan) for measure, point in exact.items()
     }
     assert images.at_published(lost, "Multi-MNIST").holds is False
 
@@ -336,12 +336,12 @@ def test_a_score_is_the_mean_over_positions(networks: pd.DataFrame) -> None:
         & networks["a"].isin([1, 2])
         & networks["b"].isin([5, 6])
     ]
-    found = positions.score(networks, "fm", recipe)
+    score = positions.score(networks, "fm", recipe)
     assert len(rows) == 4
-    assert found.loss == pytest.approx(rows["loss"].mean())
-    assert found.accuracy == pytest.approx(rows["accuracy"].mean())
+    assert score.loss == pytest.approx(rows["loss"].mean())
+    assert score.accuracy == pytest.approx(rows["accuracy"].mean())
     squares = rows["std"] ** 2 + rows["loss"] ** 2
-    assert found.error == pytest.approx(np.sqrt((squares.mean() - rows["loss"].mean() ** 2) / 20_000))
+    assert score.error == pytest.approx(np.sqrt((squares.mean() - rows["loss"].mean() ** 2) / 20_000))
 
 
 def test_a_network_of_the_authors_is_read_layer_by_layer(tmp_path: Any) -> None:
@@ -353,10 +353,10 @@ def test_a_network_of_the_authors_is_read_layer_by_layer(tmp_path: Any) -> None:
     np.savez(tmp_path / "mnist.npz", **renamed)
     theta = witnesses.network(tmp_path / "mnist.npz")
     pictures = 255 * torch.rand(5, 36, 36)
-    found = model("lenet", 2, 36).logits(theta, pictures, "loop")[0]
+    logits = model("lenet", 2, 36).logits(theta, pictures, "loop")[0]
     with torch.no_grad():
         for task, expected in enumerate(net(pictures)):
-            torch.testing.assert_close(found[task], expected, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(logits[task], expected, rtol=1e-4, atol=1e-4)
     with pytest.raises(DataError, match=r"fashion\.npz is missing"):
         witnesses.network(tmp_path / "fashion.npz")
 
@@ -551,8 +551,8 @@ def test_rates_of_merits() -> None:
             [{"run": r, "seed": r, "step": T, **{f"sum_{k}": v * T**0.5 for k, v in terms.items()}}
              for r in (0, 1) for T in steps]
         )  # fmt: skip
-        found: Any = SimpleNamespace(final=pd.DataFrame({"run": [0, 1], "status": "done"}), history=rows)
-        table = rate.means(found, theorem)
+        job: Any = SimpleNamespace(final=pd.DataFrame({"run": [0, 1], "status": "done"}), history=rows)
+        table = rate.means(job, theorem)
         np.testing.assert_allclose(table.to_numpy(), value / np.sqrt(steps)[:, None] * [[1.0, 1.0]])
         assert rate.slopes(table).mean == pytest.approx(-0.5)
     for power, verdict in ((-1 / 6, "check passed"), (-0.14, "check failed")):

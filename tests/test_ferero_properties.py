@@ -119,7 +119,7 @@ def certificate(s: Solved, r: int) -> dict[str, float]:
     h = len(Bh)
     p = np.concatenate([np.zeros(n), s.algorithm.c_g * G, s.algorithm.c_h * H])
     rows = np.vstack([np.vstack([A, Bg, Bh]).T, np.concatenate([a, np.zeros(g + h)])])
-    found = linprog(
+    solution = linprog(
         -p,
         A_eq=rows,
         b_eq=np.append(s.w[r], total),
@@ -127,13 +127,13 @@ def certificate(s: Solved, r: int) -> dict[str, float]:
         method="highs",
         options={"primal_feasibility_tolerance": 1e-9},
     )
-    assert found.status == 0, f"w is no image of feasible multipliers: {found.message}"
-    size = abs(c) + dd + float(np.abs(found.x) @ np.abs(p)) + 1e-300
+    assert solution.status == 0, f"w is no image of feasible multipliers: {solution.message}"
+    size = abs(c) + dd + float(np.abs(solution.x) @ np.abs(p)) + 1e-300
     return {
         "c": c,
         "psi": c + 0.5 * dd,
         "dd": dd,
-        "gap": (c + dd + found.fun) / size,
+        "gap": (c + dd + solution.fun) / size,
         "ray": float(np.max((A @ change)[~on], initial=-np.inf)),
         "equality": float(np.max(np.abs(Bh @ change + s.algorithm.c_h * H), initial=0.0)),
         "inequality": float(np.max(Bg @ change + s.algorithm.c_g * G, initial=-np.inf)),
@@ -180,10 +180,10 @@ def test_direction_is_feasible_and_optimal(name: str, domain_name: str) -> None:
         assert (G > 0).any()
         assert (G < 0).any()
     for r in range(len(F)):
-        found = certificate(s, r)
-        assert abs(found["gap"]) <= 1e-8
-        assert found["equality"] <= 1e-8
-        assert found["inequality"] <= 1e-8
+        values = certificate(s, r)
+        assert abs(values["gap"]) <= 1e-8
+        assert values["equality"] <= 1e-8
+        assert values["inequality"] <= 1e-8
 
 
 @pytest.mark.parametrize(
@@ -209,8 +209,8 @@ def test_direction_equals_the_primal_solution(name: str, domain_name: str) -> No
         problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
         np.testing.assert_allclose(s.d[r], d.value, rtol=0, atol=2e-5)
         np.testing.assert_allclose(dual.d[r], d.value, rtol=0, atol=2e-5)
-        found = certificate(s, r)
-        assert found["psi"] == pytest.approx(float(problem.value), abs=1e-8)
+        values = certificate(s, r)
+        assert values["psi"] == pytest.approx(float(problem.value), abs=1e-8)
 
 
 @pytest.mark.parametrize("M", [2, 3, 10])
@@ -299,10 +299,10 @@ def test_feasible_points_descend(M: int) -> None:
     F, J, algorithm = feasible_problem(M, 3)
     s = solve(algorithm, F, J)
     for r in range(len(F)):
-        found = certificate(s, r)
-        assert found["dd"] > 1e-4
-        assert 2 * found["psi"] <= -found["dd"] * (1 - 1e-10)
-        assert found["c"] < 0
+        values = certificate(s, r)
+        assert values["dd"] > 1e-4
+        assert 2 * values["psi"] <= -values["dd"] * (1 - 1e-10)
+        assert values["c"] < 0
         assert (s.J[r] @ s.d[r] < 0).all()
 
 
@@ -498,11 +498,11 @@ def test_weak_optimum_with_constraints_has_no_gap(name: str) -> None:
     s = solve(FERERO(**options), F, J)
     assert not s.failed.any()
     for r in range(6):
-        found = certificate(s, r)
-        assert abs(found["gap"]) <= 1e-8
-        assert found["ray"] <= 1e-9
-        assert found["equality"] <= 1e-8
-        assert found["inequality"] <= 1e-8
+        values = certificate(s, r)
+        assert abs(values["gap"]) <= 1e-8
+        assert values["ray"] <= 1e-9
+        assert values["equality"] <= 1e-8
+        assert values["inequality"] <= 1e-8
 
 
 @pytest.mark.parametrize("size", [1e-7, 1e7])
@@ -543,7 +543,7 @@ def relative_certificate(s: Solved, r: int, unit: float) -> dict[str, float]:
     h = len(Bh)
     p = np.concatenate([np.zeros(n), s.algorithm.c_g * G, s.algorithm.c_h * H])
     rows = np.vstack([np.vstack([A, Bg, Bh]).T, np.concatenate([a, np.zeros(g + h)])])
-    found = linprog(
+    solution = linprog(
         -p,
         A_eq=rows,
         b_eq=np.append(s.w[r], total) / unit,
@@ -556,14 +556,14 @@ def relative_certificate(s: Solved, r: int, unit: float) -> dict[str, float]:
             "presolve": False,
         },
     )
-    assert found.status == 0, f"w is no image of feasible multipliers: {found.message}"
+    assert solution.status == 0, f"w is no image of feasible multipliers: {solution.message}"
     lengths = np.linalg.norm(s.J[r], axis=1)
     length = np.abs(s.w[r]) @ lengths  # of the terms of d
-    size = abs(c) + length**2 / unit + float(np.abs(found.x) @ np.abs(p))
+    size = abs(c) + length**2 / unit + float(np.abs(solution.x) @ np.abs(p))
     equality = np.abs(Bh @ change + s.algorithm.c_h * H) / (np.abs(H) + np.abs(Bh) @ lengths * length)
     inequality = (Bg @ change + s.algorithm.c_g * G) / (np.abs(G) + np.abs(Bg) @ lengths * length)
     return {
-        "gap": (c + dd + found.fun) / size,
+        "gap": (c + dd + solution.fun) / size,
         "equality": float(np.max(equality, initial=0.0)),
         "inequality": float(np.max(inequality, initial=-np.inf)),
     }
@@ -588,10 +588,10 @@ def test_violated_inequalities_at_every_scale_of_the_gradients(name: str, domain
         s = solve(FERERO(domain=domain_name, **options), F, scale * J)
         assert not s.failed.any()
         for r in range(5):
-            found = relative_certificate(s, r, max(1.0, scale**-2))
-            assert abs(found["gap"]) <= 1e-8
-            assert found["equality"] <= 1e-9
-            assert found["inequality"] <= 1e-9
+            values = relative_certificate(s, r, max(1.0, scale**-2))
+            assert abs(values["gap"]) <= 1e-8
+            assert values["equality"] <= 1e-9
+            assert values["inequality"] <= 1e-9
 
 
 @pytest.mark.parametrize("domain_name", ["adaptive", "simplex"])
@@ -634,8 +634,8 @@ def test_degenerate_gradients_with_violated_inequalities(M: int, kind: str) -> N
                 G = Bg @ s.F[r] + s.state["bg"][r]
                 H = Bh @ s.F[r] + s.state["bh"][r]
                 equal = {"A_eq": Bh @ rows, "b_eq": -H} if len(Bh) else {}
-                found = linprog(np.zeros(M + 3), Bg @ rows, -G, bounds=(None, None), method="highs", **equal)
-                possible.append(found.status == 0)
+                lp = linprog(np.zeros(M + 3), Bg @ rows, -G, bounds=(None, None), method="highs", **equal)
+                possible.append(lp.status == 0)
             assert (s.failed == ~np.array(possible)).all()
             assert any(possible)
 
@@ -875,10 +875,10 @@ class FullTwice(Oracle):
     def __init__(self, problem: LeastSquares, runs: Runs) -> None:
         self.problem = problem
         self.spec = problem_spec(problem, len(runs), samples=2)
-        self.asked: list[tuple[int, int]] = []
+        self.calls: list[tuple[int, int]] = []
 
     def at(self, theta: Tensor, state: dict[str, Tensor], t: int, k: int = 0) -> Point:
-        self.asked.append((t, k))
+        self.calls.append((t, k))
         batch = torch.arange(self.problem.samples).expand(len(theta), -1)
         return make_point(self.problem, theta, self.spec, batch)
 
@@ -895,7 +895,7 @@ def test_algorithm_3_with_the_full_data_twice_is_algorithm_2(tasks: int) -> None
     oracle = FullTwice(problem, runs)
     stochastic = simulate(problem, StochasticFEREROSA(**options), runs, 40, oracle=oracle)
     single = simulate(problem, FEREROSA(**options), runs, 40)
-    assert oracle.asked == list(itertools.product(range(40), (0, 1)))
+    assert oracle.calls == list(itertools.product(range(40), (0, 1)))
     np.testing.assert_allclose(stochastic.x, single.x, rtol=0, atol=1e-10)
     assert np.abs(single.x[:, -1] - single.x[:, 0]).max() > 0.1
 
@@ -999,13 +999,13 @@ def test_slackness_counts_constraints_that_hold_with_a_margin() -> None:
     _, after, _ = algorithm.weights(F, J @ J.mT, state, 0)
     rows = algorithm.report(F, after)
     con = reference.constraints(B_g=np.array([[1.0, 0.0]]), b_g=np.array([-1.2]))
-    found = rows["sum_slackness"].numpy()
+    slackness = rows["sum_slackness"].numpy()
     for r in range(40):
         K = (J[r] @ J[r].mT).numpy()
         lam = reference.solve_enumeration(reference.dual(K, F[r].numpy(), A4, con, c_g=0.1))
         left = max(1.2 - float(F[r, 0]), 0.0)
-        assert found[r] == pytest.approx(lam[2] * left, abs=1e-9)
-    assert (found > 1e-3).sum() > 10
+        assert slackness[r] == pytest.approx(lam[2] * left, abs=1e-9)
+    assert (slackness > 1e-3).sum() > 10
 
 
 def test_estimates_of_the_merit_are_products_of_both_samples() -> None:

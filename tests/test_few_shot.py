@@ -108,9 +108,9 @@ def test_cifar100(data_folder: Path) -> None:
     assert data.label == "CIFAR-100, 220 of 600 images per class, classes of FC100"
     assert data.images.shape == (22000, 3, 32, 32)
     assert data.labels.bincount().tolist() == [220] * 100
-    given = np.load(data_folder / "cifar100" / "cifar100_labels.npz")
+    official = np.load(data_folder / "cifar100" / "cifar100_labels.npz")
     for split, key, count in (("train", "train", 60), ("validation", "val", 20), ("test", "test", 20)):
-        assert list(data.classes(split)) == sorted(given[f"fc100_{key}_classes"].tolist())
+        assert list(data.classes(split)) == sorted(official[f"fc100_{key}_classes"].tolist())
         assert len(data.classes(split)) == count
     assert abs(data.images.float().mean() / 255 - 0.478) < 0.01
     index = torch.tensor([3, 21999])
@@ -219,20 +219,20 @@ def test_broken_mosaics(
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_episodes_are_disjoint(sampler: str) -> None:
     data = load_fewshot("digits", "")
-    found = draw_episodes(data, 3, tasks=4, ways=6, support=2, query=3, test=7, sampler=sampler)
-    assert found.classes.shape == (4, 6)
-    assert len(set(found.classes.flatten().tolist())) == 24  # no class in two tasks
+    episodes = draw_episodes(data, 3, tasks=4, ways=6, support=2, query=3, test=7, sampler=sampler)
+    assert episodes.classes.shape == (4, 6)
+    assert len(set(episodes.classes.flatten().tolist())) == 24  # no class in two tasks
     parts = {"support": 2, "query": 3, "test": 7}
-    items = torch.cat([getattr(found, part) for part in parts], dim=1)
+    items = torch.cat([getattr(episodes, part) for part in parts], dim=1)
     assert len(set(items.flatten().tolist())) == items.numel() == 4 * 6 * 12
     for part, k in parts.items():
-        index = getattr(found, part)
+        index = getattr(episodes, part)
         assert index.shape == (4, 6 * k)
-        assert found.labels(part).tolist() == [w for w in range(6) for _ in range(k)]
+        assert episodes.labels(part).tolist() == [w for w in range(6) for _ in range(k)]
         for s in range(4):  # the label stands for the class
-            assert data.labels[index[s]].tolist() == found.classes[s][found.labels(part)].tolist()
-    arrays = (found.support, found.query, found.test, found.classes)
-    assert found.digest == hashlib.sha256(b"".join(a.numpy().tobytes() for a in arrays)).hexdigest()
+            assert data.labels[index[s]].tolist() == episodes.classes[s][episodes.labels(part)].tolist()
+    arrays = (episodes.support, episodes.query, episodes.test, episodes.classes)
+    assert episodes.digest == hashlib.sha256(b"".join(a.numpy().tobytes() for a in arrays)).hexdigest()
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -372,8 +372,8 @@ def test_passes_are_those_of_a_loop_over_tasks(
         (row,) = torch.autograd.grad((wanted * slopes[s]).sum(), leaf)
         torch.testing.assert_close(features[s], wanted.detach(), rtol=1e-12, atol=1e-12)
         assert torch.linalg.vector_norm(rows[s] - row) <= 1e-12 * torch.linalg.vector_norm(row)
-        for own, other in zip(net.split(rows[s]), net.split(row), strict=True):
-            assert (own - other).norm() <= 1e-11 * (other.norm() + 1e-3 * row.norm())
+        for mine, other in zip(net.split(rows[s]), net.split(row), strict=True):
+            assert (mine - other).norm() <= 1e-11 * (other.norm() + 1e-3 * row.norm())
         assert all((bias == 0).all() for bias in net.split(rows[s])[1::4])
 
 
@@ -422,9 +422,9 @@ def starts(problem: FewShotLearning, runs: Runs, seed: int = 0) -> tuple[Tensor,
 def images_of(problem: FewShotLearning, seed: int, part: str) -> Tensor:
     """(S, n, 1, 16, 16): pixels / 255 in a frame, averaged two by two."""
     items = getattr(problem.episodes_of(seed), part)
-    found = np.stack([problem.images.take(own).numpy() for own in items]).astype(np.float64) / 255
-    found = np.pad(found, ((0, 0), (0, 0), (0, 0), (2, 2), (2, 2)))
-    return torch.from_numpy(found.reshape(*found.shape[:3], 16, 2, 16, 2).mean((4, 6)))
+    pictures = np.stack([problem.images.take(indices).numpy() for indices in items]).astype(np.float64) / 255
+    pictures = np.pad(pictures, ((0, 0), (0, 0), (0, 0), (2, 2), (2, 2)))
+    return torch.from_numpy(pictures.reshape(*pictures.shape[:3], 16, 2, 16, 2).mean((4, 6)))
 
 
 def graph(problem: FewShotLearning, runs: Runs) -> tuple[Any, Any]:
@@ -456,10 +456,10 @@ def graph(problem: FewShotLearning, runs: Runs) -> tuple[Any, Any]:
     return f, g
 
 
-def close(found: Tensor, wanted: Tensor, tolerance: float = 1e-9) -> None:
-    assert found.shape == wanted.shape
-    assert found.dtype == wanted.dtype
-    assert float((found - wanted).norm()) <= tolerance * float(wanted.norm())
+def close(actual: Tensor, wanted: Tensor, tolerance: float = 1e-9) -> None:
+    assert actual.shape == wanted.shape
+    assert actual.dtype == wanted.dtype
+    assert float((actual - wanted).norm()) <= tolerance * float(wanted.norm())
 
 
 @pytest.mark.parametrize(
@@ -477,8 +477,8 @@ def test_the_view_is_that_of_autograd(tasks: int, options: dict[str, Any]) -> No
     close(view.lower(y), other.lower(y))
     close(view.lower_gradient(y), other.lower_gradient(y))
     close(view.lower_hvp(y, steps[0][0]), other.lower_hvp(y, steps[0][0]))
-    for found, wanted in zip(view.upper(y), other.upper(y), strict=True):
-        close(found, wanted)
+    for actual, wanted in zip(view.upper(y), other.upper(y), strict=True):
+        close(actual, wanted)
     close(view.jacobian(y, []), other.jacobian(y, []))
     close(view.jacobian(y, steps), other.jacobian(y, steps))
     close(view.lower_x(y), other.lower_x(y))
@@ -491,9 +491,9 @@ def test_columns_of_one_block() -> None:
     x, y = starts(problem, runs)
     view = problem.bind(runs).view(x)
     columns = torch.randn(1, 4, problem.lower_dim, dtype=torch.float64)
-    found = view.lower_hvp(y, columns)
+    products = view.lower_hvp(y, columns)
     for k in range(4):
-        close(found[:, k], view.lower_hvp(y, columns[:, k : k + 1])[:, 0], 1e-12)
+        close(products[:, k], view.lower_hvp(y, columns[:, k : k + 1])[:, 0], 1e-12)
 
 
 def test_a_run_that_diverges_stays_alone() -> None:
@@ -573,7 +573,7 @@ def test_the_value_gap_joins() -> None:
 def test_measures_by_hand() -> None:
     problem = tiny()
     x, y = starts(problem, RUNS)
-    found = problem.bind(RUNS).columns_at(x, y)
+    columns = problem.bind(RUNS).columns_at(x, y)
     for r, seed in enumerate(RUNS.seeds.tolist()):
         losses = []
         for name, part in (("train", "query"), ("test", "test")):
@@ -586,9 +586,9 @@ def test_measures_by_hand() -> None:
                 labels = problem.episodes_of(seed).labels(part)
                 shares.append(100.0 * float((scores.argmax(1) == labels).double().mean()))
                 losses.append(float(fn.cross_entropy(scores, labels)) if part == "test" else 0.0)
-                assert float(found[f"{name}_accuracy_{s + 1}"][r]) == pytest.approx(shares[-1])
-            assert float(found[f"{name}_accuracy"][r]) == pytest.approx(np.mean(shares))
-        assert float(found["test_loss"][r]) == pytest.approx(sum(losses) / 3, rel=1e-10)
+                assert float(columns[f"{name}_accuracy_{s + 1}"][r]) == pytest.approx(shares[-1])
+            assert float(columns[f"{name}_accuracy"][r]) == pytest.approx(np.mean(shares))
+        assert float(columns["test_loss"][r]) == pytest.approx(sum(losses) / 3, rel=1e-10)
 
 
 def test_seeds_make_episodes_and_start() -> None:
@@ -672,18 +672,18 @@ def test_redrawn_images_are_of_the_same_classes() -> None:
     data = load_fewshot("digits", "")
     first = draw_episodes(data, 3, tasks=3, ways=4, support=2, query=3, test=7, sampler="named")
     drawn = [redraw_images(data, first, 3, t) for t in range(3)]
-    for own in drawn:
-        assert torch.equal(own.classes, first.classes)
-        assert torch.equal(own.test, first.test)
-        items = torch.cat([own.support, own.query, own.test], dim=1)
+    for episode in drawn:
+        assert torch.equal(episode.classes, first.classes)
+        assert torch.equal(episode.test, first.test)
+        items = torch.cat([episode.support, episode.query, episode.test], dim=1)
         assert len(set(items.flatten().tolist())) == items.numel() == 3 * 4 * 12
         for part in ("support", "query"):
-            index = getattr(own, part)
+            index = getattr(episode, part)
             assert index.shape == getattr(first, part).shape
             for s in range(3):
-                assert data.labels[index[s]].tolist() == own.classes[s][own.labels(part)].tolist()
+                assert data.labels[index[s]].tolist() == episode.classes[s][episode.labels(part)].tolist()
     for part in ("support", "query"):  # of every task, in steps that follow each other
-        for one, other in itertools.pairwise(getattr(own, part) for own in drawn):
+        for one, other in itertools.pairwise(getattr(episode, part) for episode in drawn):
             assert all(set(a.tolist()) != set(b.tolist()) for a, b in zip(one, other, strict=True))
     assert redraw_images(data, first, 3, 2).digest == drawn[2].digest
     assert len({redraw_images(data, first, seed, 2).digest for seed in (3, 4)}) == 2

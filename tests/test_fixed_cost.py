@@ -33,16 +33,16 @@ JOB = ["problem=vlmop2", "algorithm=ls", "steps=1", "preferences=2", "logger=loc
 @pytest.fixture
 def compositions(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The choices that Hydra composes from files, from now on."""
-    found: list[list[str]] = []
+    combinations: list[list[str]] = []
     original = ConfigLoaderImpl.load_configuration
 
     def load(self: Any, name: str, overrides: list[str], *rest: Any, **more: Any) -> DictConfig:
-        found.append(overrides)
+        combinations.append(overrides)
         return original(self, name, overrides, *rest, **more)
 
     monkeypatch.setattr(ConfigLoaderImpl, "load_configuration", load)
     monkeypatch.setattr(hydra_adapter, "_COMPOSED", {})
-    return found
+    return combinations
 
 
 def test_equal_choices_are_composed_once(compositions: list[list[str]]) -> None:
@@ -85,7 +85,7 @@ def of_hydra(overrides: list[str]) -> DictConfig:
     return source.load_configuration("config", overrides, RunMode.RUN)
 
 
-def shown(load: Any, overrides: list[str]) -> str:
+def shown_config(load: Any, overrides: list[str]) -> str:
     """What comes of a command: values in their order, interpolations and types; or the message."""
     try:
         config = load(overrides)
@@ -125,9 +125,9 @@ def test_every_kind_of_override_does_what_it_does_in_hydra(kind: str) -> None:
             return loader.load_configuration("config", overrides, RunMode.RUN)
 
         load([*choices, "steps=99", "++vary.step_size=[1]", "++problem.start.kind=x", "logger.tags=[z]"])
-        expected = shown(of_hydra, [*choices, kind, "seeds=[5]"])
-        assert shown(load, [*choices, kind, "seeds=[5]"]) == expected
-        assert shown(load, [*choices, kind, "seeds=[5]"]) == expected
+        expected = shown_config(of_hydra, [*choices, kind, "seeds=[5]"])
+        assert shown_config(load, [*choices, kind, "seeds=[5]"]) == expected
+        assert shown_config(load, [*choices, kind, "seeds=[5]"]) == expected
 
 
 @pytest.mark.parametrize("experiment", ["ferero/table11", "mlm_cmoo/table1", "csmoo/fig3"])

@@ -43,7 +43,7 @@ FORMS: dict[str, Any] = {
 FINE = ["algorithm=ls"]
 
 
-def told(read: Callable[..., Any], *arguments: Any) -> tuple[Any, str]:
+def captured(read: Callable[..., Any], *arguments: Any) -> tuple[Any, str]:
     """What a function returns, or None and what its error says."""
     try:
         return read(*arguments), ""
@@ -80,10 +80,10 @@ PLACES: dict[str, tuple[str, Callable[[Any], Any]]] = {
 def test_nodes_of_experiments(place: str, form: str) -> None:
     """Jobs of texts, or a ConfigError that names the key."""
     key, read = PLACES[place]
-    found, words = told(read, FORMS[form])
-    assert found is not None or key in words
+    result, words = captured(read, FORMS[form])
+    assert result is not None or key in words
     assert all(
-        isinstance(override, str) and "=" in override for job in (found or {}).values() for override in job
+        isinstance(override, str) and "=" in override for job in (result or {}).values() for override in job
     )
 
 
@@ -154,8 +154,8 @@ def test_files_of_a_job(
     folder = spoilt(name, CONTENT[content])
     assert folder.status()["status"] in ("failed", "done")
     for read in (folder.meta, folder.config, folder.final, lambda: messages.summary(folder)):
-        found, words = told(read)
-        assert found is not None or str(folder.path) in words
+        result, words = captured(read)
+        assert result is not None or str(folder.path) in words
     # nobody else pays
     assert finished[1].done
     assert len(api.runs()) >= 1

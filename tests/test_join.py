@@ -101,7 +101,7 @@ def job_of(parts: Any, compose: Any, problem: str, oracle: str, algorithm: str) 
 @pytest.fixture(scope="module")
 def served(parts: Any, compose: Any) -> dict[tuple[str, str], Job]:
     """A job of each problem with each oracle that can serve it; their problems are built once."""
-    found = {}
+    jobs = {}
     for problem in DIFFERENT:
         for oracle in ORACLES:
             job = job_of(parts, compose, problem, oracle, "ls")
@@ -109,8 +109,8 @@ def served(parts: Any, compose: Any) -> dict[tuple[str, str], Job]:
                 job.oracle()
             except CompatibilityError:
                 continue
-            found[problem, oracle] = job
-    return found
+            jobs[problem, oracle] = job
+    return jobs
 
 
 def some_steps(
@@ -130,15 +130,15 @@ def some_steps(
 
 def refused(spec: Spec, algorithm: Algorithm, oracle: Oracle, problem: Problem, runs: Runs) -> list[str]:
     """The reasons, if there are any; then `start` refuses with every one of them."""
-    found = reasons(spec, algorithm)
-    if found:
+    problems = reasons(spec, algorithm)
+    if problems:
         with pytest.raises(CompatibilityError) as error:
             loop.start(oracle, algorithm, {}, problem.initial(runs), runs, STEPS)
         lines = str(error.value).splitlines()
         assert type(algorithm).__name__ in lines[0]
-        assert lines[1:] == [f"  - {reason}" for reason in found]
-        assert all(len(reason) > 25 for reason in found)
-    return found
+        assert lines[1:] == [f"  - {reason}" for reason in problems]
+        assert all(len(reason) > 25 for reason in problems)
+    return problems
 
 
 @pytest.mark.parametrize("problem_name", DIFFERENT)

@@ -59,9 +59,9 @@ def test_kept_rows_are_found_and_left_alone(mobench: Run, results: Path, tmp_pat
     assert fresh.code == 0
     assert fresh.job.key == first.job.key
     assert stamps(folder) == before
-    own = mobench(*QUICK, root=elsewhere)  # own rows win
-    assert "already finished" in own.out
-    assert str(folder) not in own.out
+    repeated = mobench(*QUICK, root=elsewhere)  # own rows win
+    assert "already finished" in repeated.out
+    assert str(folder) not in repeated.out
 
     other = mobench(*QUICK, "steps=6", root=tmp_path / "other")  # another job
     assert "already finished" not in other.out
@@ -190,17 +190,17 @@ def test_rows_of_the_project_come_from_committed_code() -> None:
     assert unclear == []
     root = Path(__file__).parents[1]
 
-    def git(*arguments: str, given: str = "") -> str:
-        done = subprocess.run(["git", *arguments], input=given, cwd=root, capture_output=True, text=True)
+    def git(*arguments: str, lines: str = "") -> str:
+        done = subprocess.run(["git", *arguments], input=lines, cwd=root, capture_output=True, text=True)
         return done.stdout if done.returncode == 0 else ""
 
     if git("rev-parse", "--is-shallow-repository").strip() != "false":
         return  # the files alone, or a part of their history
     said = [str(json.loads(path.read_text())["git_sha"]) for path in every]
     shas = sorted({sha for one in said for sha in one.split(" and ")})  # of rows that were joined: all
-    found = git("cat-file", "--batch-check", given="\n".join(shas)).splitlines()
-    assert len(found) == len(shas)
-    assert [line for line in found if " commit " not in line] == []
+    objects = git("cat-file", "--batch-check", lines="\n".join(shas)).splitlines()
+    assert len(objects) == len(shas)
+    assert [line for line in objects if " commit " not in line] == []
 
 
 def test_a_kept_history_stays_with_its_rows(mobench: Run, results: Path) -> None:

@@ -310,14 +310,14 @@ def test_direction_equals_a_general_solver(X: Set, M: int, P: int) -> None:
     x = X.project(2 * torch.rand(R, P, dtype=torch.float64, generator=rng) - 1)
     J = torch.randn(R, M, P, dtype=torch.float64, generator=rng)
     J[: R // 2] += 0.5  # half of them with a common descent direction
-    found = common_descent(TablePoint(x, X, M, {}, torch.zeros(R, M, dtype=torch.float64), J))
-    assert (found.gap <= 1e-12 * J.square().sum(-1).amax(-1)).all()
-    torch.testing.assert_close(found.weights.sum(1), torch.ones(R, dtype=torch.float64))
-    assert found.weights.min() >= -1e-15
-    torch.testing.assert_close(X.project(x + found.d), x + found.d, rtol=0, atol=1e-14)
+    solution = common_descent(TablePoint(x, X, M, {}, torch.zeros(R, M, dtype=torch.float64), J))
+    assert (solution.gap <= 1e-12 * J.square().sum(-1).amax(-1)).all()
+    torch.testing.assert_close(solution.weights.sum(1), torch.ones(R, dtype=torch.float64))
+    assert solution.weights.min() >= -1e-15
+    torch.testing.assert_close(X.project(x + solution.d), x + solution.d, rtol=0, atol=1e-14)
     for r in range(R):
         np.testing.assert_allclose(
-            found.d[r].numpy(), by_cvxpy(x[r].numpy(), J[r].numpy(), X), atol=TOLERANCE[type(X)] ** 0.5
+            solution.d[r].numpy(), by_cvxpy(x[r].numpy(), J[r].numpy(), X), atol=TOLERANCE[type(X)] ** 0.5
         )
 
 

@@ -124,11 +124,11 @@ def test_threads_give_the_rows_of_one_after_the_other(
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "one"))
     expected = {name: rows(name).drop(columns="seconds") for name in dict.fromkeys(names)}
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "threads"))
-    found = in_threads(rows, names)
-    for name, answer in zip(names, found, strict=True):
+    results = in_threads(rows, names)
+    for name, answer in zip(names, results, strict=True):
         assert not isinstance(answer, MobenchError), f"{name}: {answer}"
         assert answer.drop(columns="seconds").equals(expected[name])
-    assert found[2].equals(found[3])  # also in the seconds that it took
+    assert results[2].equals(results[3])  # also in the seconds that it took
     assert len(list(tmp_path.glob("threads/runs/*"))) == 4
 
 
@@ -137,10 +137,10 @@ def test_functions_of_ones_own_in_threads(tmp_path: Path, monkeypatch: pytest.Mo
     import torch
 
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
-    own = api.objectives([lambda x: (x - 1).square().sum(), lambda x: torch.exp(x).sum()], dim=2)
+    problem = api.objectives([lambda x: (x - 1).square().sum(), lambda x: torch.exp(x).sum()], dim=2)
 
     def rows(steps: int) -> Any:
-        return len(api.run(problem=own, algorithm="mgda", preferences=2, steps=steps, logger="local"))
+        return len(api.run(problem=problem, algorithm="mgda", preferences=2, steps=steps, logger="local"))
 
     assert in_threads(rows, (2, 300, 5, 200)) == [2, 2, 2, 2]
 

@@ -160,8 +160,8 @@ def test_three_methods_in_fifteen_lines(name: str) -> None:
     # four ways to compute 11 million parameters take longer to measure than to train; one method is enough
     options = {"problem.execution": "channels_last"} if name == "residual" else {}
     methods = METHODS[:1] if name == "residual" else METHODS
-    found = ran(name, methods, **options)["found"]
-    for method, (rows, problem) in found.items():
+    results = ran(name, methods, **options)["found"]
+    for method, (rows, problem) in results.items():
         assert (rows["status"] == "done").all(), method
         assert np.isfinite(rows[["f_1", "f_2"]]).all(axis=None)
         history = mobench.load(rows).history
@@ -175,9 +175,9 @@ def test_three_methods_in_fifteen_lines(name: str) -> None:
 
 
 def expected_losses(problem: Any, module: nn.Module, batch: Any) -> Tensor:
-    given = problem.functions
-    outputs = given.forward(module, batch)
-    return torch.cat([torch.atleast_1d(loss(outputs, batch)) for loss in given.losses])
+    functions = problem.functions
+    outputs = functions.forward(module, batch)
+    return torch.cat([torch.atleast_1d(loss(outputs, batch)) for loss in functions.losses])
 
 
 # against plain loops
@@ -185,12 +185,12 @@ def expected_losses(problem: Any, module: nn.Module, batch: Any) -> Tensor:
 
 def bound(problem: Any, seeds: tuple[int, ...] = (0, 1), **options: Any) -> Any:
     """The job of a problem, and its problem bound to the runs, in float64."""
-    given = {"preferences": 2, "seeds": list(seeds), "dtype": "float64", "steps": 4, "algorithm": "mgda"}
+    setup = {"preferences": 2, "seeds": list(seeds), "dtype": "float64", "steps": 4, "algorithm": "mgda"}
     from mobench.config import compose
 
-    given |= QUIET | options
-    with problem.chosen(given) as chosen:
-        job = make_job(compose.compose([*chosen, *(f"{k}={compose.text(v)}" for k, v in given.items())]))
+    setup |= QUIET | options
+    with problem.chosen(setup) as chosen:
+        job = make_job(compose.compose([*chosen, *(f"{k}={compose.text(v)}" for k, v in setup.items())]))
         oracle = job.oracle()
     return job, oracle
 
@@ -249,8 +249,8 @@ def test_training_is_that_of_a_plain_loop() -> None:
             losses = (module(x[i]) - y[i]).square().mean(0)
             (0.3 * losses[0] + 0.7 * losses[1]).backward()
             optimizer.step()
-    (found,) = problem.modules(rows)
-    for p, q in zip(found.parameters(), module.parameters(), strict=True):
+    (trained,) = problem.modules(rows)
+    for p, q in zip(trained.parameters(), module.parameters(), strict=True):
         torch.testing.assert_close(p, q, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(
         rows.loc[0, ["f_1", "f_2"]].astype(float), (module(x) - y).square().mean(0).tolist(), rtol=1e-10
@@ -319,12 +319,12 @@ def test_a_run_draws_as_its_module_does_under_a_seed_of_its_own(monkeypatch: pyt
     plain = torch.manual_seed
     monkeypatch.setattr(torch, "manual_seed", lambda key: seeds.append(key) or plain(key))
     before = torch.get_rng_state()
-    found = oracle.at(theta, {}, 3).values()
+    computed = oracle.at(theta, {}, 3).values()
     assert torch.equal(before, torch.get_rng_state())
     assert len(seeds) == len(theta) == 4
     assert len(set(seeds)) == 2  # all preferences of a seed draw the same
     module = Drawing().double()
-    for key, row, values, x in zip(seeds, theta, found, inputs[-4:], strict=True):
+    for key, row, values, x in zip(seeds, theta, computed, inputs[-4:], strict=True):
         torch.nn.utils.vector_to_parameters(row, module.parameters())
         plain(key)
         torch.testing.assert_close(values, module(x).square().mean(0).detach())
@@ -352,10 +352,10 @@ def test_dropout_differs_by_seed_and_step_but_not_by_preference() -> None:
     )
     job, oracle = bound(problem)
     theta = oracle.initial(job.runs)[:1].expand(4, -1)
-    found = [oracle.at(theta, {}, t).values() for t in range(2)]
-    torch.testing.assert_close(found[0][:2], found[0][2:])
-    assert not torch.allclose(found[0][0], found[0][1])
-    assert not torch.allclose(found[0], found[1])
+    values = [oracle.at(theta, {}, t).values() for t in range(2)]
+    torch.testing.assert_close(values[0][:2], values[0][2:])
+    assert not torch.allclose(values[0][0], values[0][1])
+    assert not torch.allclose(values[0], values[1])
 
 
 # interrupted
@@ -439,9 +439,9 @@ def test_callback_sees_each_recorded_step_with_its_measures() -> None:
     rows = mobench.run(problem=problem, **LONG)
     history = mobench.load(rows).history
     assert [step for step, _ in seen] == list(range(0, 41, 5))
-    for step, found in seen:
+    for step, table in seen:
         expected = history[history["step"] == step].reset_index(drop=True)
-        pd.testing.assert_frame_equal(found[expected.columns], expected)
+        pd.testing.assert_frame_equal(table[expected.columns], expected)
     module = problem.modules(rows)[2]
     x, y = problem.functions.validation.tree
     with torch.no_grad():
@@ -458,22 +458,22 @@ def below(history: pd.DataFrame) -> pd.Series:
 
 
 def test_a_stop_rule_ends_each_run_by_itself() -> None:
-    given = {**ONE_WAY, "algorithm": "ls", "algorithm.step_size": 0.01, "dtype": "float64", "record.every": 2}
-    rows = mobench.run(problem=long_problem(stop=below), **given)
+    setup = {**ONE_WAY, "algorithm": "ls", "algorithm.step_size": 0.01, "dtype": "float64", "record.every": 2}
+    rows = mobench.run(problem=long_problem(stop=below), **setup)
     assert (rows["ended"] >= 0).any()
     assert rows["ended"].nunique() > 1
     history = mobench.load(rows).history
-    free = mobench.load(mobench.run(problem=long_problem(), **given)).history
+    free = mobench.load(mobench.run(problem=long_problem(), **setup)).history
     for run, end in enumerate(rows["ended"]):
-        own = history[history["run"] == run]
-        last = own["step"].max()
+        stopped = history[history["run"] == run]
+        last = stopped["step"].max()
         assert last == (end if end >= 0 else 40)
         expected = free[(free["run"] == run) & (free["step"] <= last)]
-        np.testing.assert_array_equal(own["f_1"], expected["f_1"])
-        assert (own["f_1"].iloc[:-1] >= 0.5).all()
+        np.testing.assert_array_equal(stopped["f_1"], expected["f_1"])
+        assert (stopped["f_1"].iloc[:-1] >= 0.5).all()
     seed = int(rows.loc[1, "seed"])
     weights = [[rows.loc[1, "preference_1"], rows.loc[1, "preference_2"]]]
-    lonely = {k: v for k, v in given.items() if k != "preferences"} | {
+    lonely = {k: v for k, v in setup.items() if k != "preferences"} | {
         "seeds": [seed],
         "preferences.weights": weights,
     }
@@ -489,9 +489,9 @@ def test_a_stop_rule_sees_the_whole_history_and_a_step_costs_its_own_rows(
     frame = Recorder.frame
 
     def counted(self: Recorder, job: Any) -> pd.DataFrame:
-        found = frame(self, job)
-        made.append(len(found))
-        return found
+        table = frame(self, job)
+        made.append(len(table))
+        return table
 
     monkeypatch.setattr(Recorder, "frame", counted)
     seen: list[pd.DataFrame] = []
@@ -502,13 +502,13 @@ def test_a_stop_rule_sees_the_whole_history_and_a_step_costs_its_own_rows(
         copies.append(history.copy())
         return np.zeros(4, dtype=bool)
 
-    given = {**LONG, "algorithm": "ls", "record.every": 1, "seeds": [3]}
-    rows = mobench.run("+vary.step_size=[0.01,0.02]", problem=long_problem(stop=never), **given)
+    setup = {**LONG, "algorithm": "ls", "record.every": 1, "seeds": [3]}
+    rows = mobench.run("+vary.step_size=[0.01,0.02]", problem=long_problem(stop=never), **setup)
     history = mobench.load(rows).history
     assert len(seen) == 40
-    for t, (found, copied) in enumerate(zip(seen, copies, strict=True)):
-        pd.testing.assert_frame_equal(found, copied)  # later steps do not write into what was given
-        pd.testing.assert_frame_equal(found, history[history["step"] <= t], check_exact=True)
+    for t, (table, copied) in enumerate(zip(seen, copies, strict=True)):
+        pd.testing.assert_frame_equal(table, copied)  # later steps do not write into what was given
+        pd.testing.assert_frame_equal(table, history[history["step"] <= t], check_exact=True)
     assert made == [4] * 40 + [4 * 41]  # the last one is the history on disk
 
 
@@ -528,8 +528,8 @@ def test_starts_from_state_dicts_one_for_each_preference() -> None:
 
     tiny = {"algorithm": "ls", "preferences": 2, "seeds": [0, 1], "steps": 1, "algorithm.step_size": 1e-12}
     rows = mobench.run(problem=problem([m.state_dict() for m in modules]), **tiny, **QUIET)
-    for r, found in enumerate(problem([m.state_dict() for m in modules]).modules(rows)):
-        torch.testing.assert_close(found.weight, modules[r // 2].weight)
+    for r, trained in enumerate(problem([m.state_dict() for m in modules]).modules(rows)):
+        torch.testing.assert_close(trained.weight, modules[r // 2].weight)
     with pytest.raises(ConfigError, match="start has 2 state dicts, but the job has 3 preferences"):
         mobench.run(problem=problem([m.state_dict() for m in modules]), **{**tiny, "preferences": 3}, **QUIET)
     with pytest.raises(ConfigError, match="no state dict of this module"):
@@ -537,8 +537,8 @@ def test_starts_from_state_dicts_one_for_each_preference() -> None:
     # a module instead of a function: all seeds start there
     of_module = mobench.networks(modules[0], squares, data)
     rows = mobench.run(problem=of_module, **tiny, **QUIET)
-    for found in of_module.modules(rows):
-        torch.testing.assert_close(found.weight, modules[0].weight)
+    for trained in of_module.modules(rows):
+        torch.testing.assert_close(trained.weight, modules[0].weight)
 
 
 def test_data_as_tensors_a_data_set_and_a_loader_are_one_problem() -> None:
@@ -593,14 +593,14 @@ def test_frozen_parameters_and_buffers_of_each_seed() -> None:
     problem = mobench.networks(Features, squares, data)
     assert problem.functions.probe.layout.dim == 14
     rows = mobench.run(problem=problem, algorithm="ls", preferences=2, seeds=[0, 1], steps=3, **QUIET)
-    found = problem.modules(rows)
+    trained = problem.modules(rows)
     for r, seed in enumerate((0, 1, 0, 1)):
         torch.manual_seed(seed_for(seed, problem="network", use="start"))
         module = Features()
-        assert torch.equal(found[r].frozen.weight, module.frozen.weight)  # type: ignore[union-attr]
-        assert torch.equal(found[r].shift, module.shift)
-        assert not torch.equal(found[r].out.weight, module.out.weight)  # type: ignore[union-attr]
-        expected = squares(found[r](data[0]), data).tolist()
+        assert torch.equal(trained[r].frozen.weight, module.frozen.weight)  # type: ignore[union-attr]
+        assert torch.equal(trained[r].shift, module.shift)
+        assert not torch.equal(trained[r].out.weight, module.out.weight)  # type: ignore[union-attr]
+        expected = squares(trained[r](data[0]), data).tolist()
         np.testing.assert_allclose(rows.loc[r, ["f_1", "f_2"]].astype(float), expected, rtol=1e-5)
 
 
@@ -638,10 +638,10 @@ def test_losses_in_half_precision_become_float32_and_autocast_stays_outside() ->
     ]
     problem = mobench.networks(module, mixed, data)
     options = {"algorithm": "mgda", "preferences": 1, "steps": 2} | QUIET
-    found = mobench.run(problem=problem, **options)[["f_1", "f_2"]].iloc[0]
+    row = mobench.run(problem=problem, **options)[["f_1", "f_2"]].iloc[0]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         again = mobench.run(problem=problem, rerun=True, **options)[["f_1", "f_2"]].iloc[0]
-    assert found.tolist() == again.tolist()
+    assert row.tolist() == again.tolist()
     plain = mobench.networks(module, [lambda z, b: z.square().mean(), squares], data, forward=forward)
     rows = mobench.run(problem=plain, **options)
     assert rows["status"].tolist() == ["done"]
@@ -866,8 +866,8 @@ def auc(z: Any, batch: Any) -> float:
 
 
 def f1(z: Tensor, batch: Any) -> Tensor:
-    told = z[:, 2] > z[:, 1]
-    return 2 * (told & (batch[2] == 1)).sum() / (told.sum() + (batch[2] == 1).sum())
+    predicted = z[:, 2] > z[:, 1]
+    return 2 * (predicted & (batch[2] == 1)).sum() / (predicted.sum() + (batch[2] == 1).sum())
 
 
 def pairs(z: Tensor, batch: Any) -> Tensor:
@@ -923,18 +923,18 @@ def check_rows(problem: Any, **options: Any) -> None:
     """Compares final rows with what the returned modules have on all samples of a table at once."""
     rows = mobench.run(problem=problem, **SHORT | {"algorithm.step_size": 1e-3} | options)
     assert (rows["status"] == "done").all()
-    given = problem.functions
+    functions = problem.functions
     for (_, row), module in zip(rows.iterrows(), problem.modules(rows), strict=True):
-        for prefix, table in (("f_", given.data), ("validation_", given.validation)):
+        for prefix, table in (("f_", functions.data), ("validation_", functions.validation)):
             if table is None:
                 continue
             batch = mapped(lambda t: t.double() if t.is_floating_point() else t, table.tree)
             with torch.no_grad():
-                outputs = given.forward(module, batch)
-                losses = torch.cat([torch.atleast_1d(loss(outputs, batch)) for loss in given.losses])
+                outputs = functions.forward(module, batch)
+                losses = torch.cat([torch.atleast_1d(loss(outputs, batch)) for loss in functions.losses])
                 expected = {f"{prefix}{m + 1}": float(value) for m, value in enumerate(losses)}
-                if table is given.validation or given.validation is None:
-                    expected |= {name: float(fn(outputs, batch)) for name, fn in given.measures.items()}
+                if table is functions.validation or functions.validation is None:
+                    expected |= {name: float(fn(outputs, batch)) for name, fn in functions.measures.items()}
             for name, value in expected.items():
                 assert row[name] == pytest.approx(value, rel=1e-9), name
 
@@ -956,10 +956,10 @@ def test_rows_hold_losses_and_measures_of_all_data(size: int, order: str, execut
         drop = nn.Identity() if one_way else nn.Dropout(0.1)
         return nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), drop, nn.Tanh(), nn.Linear(8, 3))
 
-    given: dict[str, Any] = {"batch_size": 50, "positive": False}
+    options: dict[str, Any] = {"batch_size": 50, "positive": False}
     if not one_way:
-        given |= {"measures": MEASURES, "validation": labelled(300, order)}
-    problem = mobench.networks(make, losses, labelled(size, order), **given)
+        options |= {"measures": MEASURES, "validation": labelled(300, order)}
+    problem = mobench.networks(make, losses, labelled(size, order), **options)
     assert (problem.functions.probe.evaluation == "") == one_way  # AUC leaves torch
     check_rows(problem, preferences=2, **{"problem.execution": execution if one_way else "loop"})
 

@@ -366,9 +366,9 @@ def test_ring_of_any_capacity_gives_the_same_average(capacity: int, monkeypatch:
     state = feed(rule, thetas, table)
     expected = (conversion_weights(table).unsqueeze(-1) * thetas).sum(1) / T
     np.testing.assert_allclose(rule.final(state, thetas[:, -1]), expected, rtol=0, atol=1e-12)
-    kept = [len(pareto_set(f)) for f in F]
-    assert state["alive"].sum(1).tolist() == kept
-    assert state["gamma"].shape[1] <= max(capacity, 4 * max(kept))
+    sizes = [len(pareto_set(f)) for f in F]
+    assert state["alive"].sum(1).tolist() == sizes
+    assert state["gamma"].shape[1] <= max(capacity, 4 * max(sizes))
     np.testing.assert_allclose((state["gamma"] * state["alive"]).sum(1), T, rtol=0, atol=1e-9)
 
 

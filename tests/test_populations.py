@@ -531,9 +531,9 @@ def test_zdt1_is_solved_as_by_pymoo_itself() -> None:
     for seed in range(3):
         method = NSGA2(pop_size=n, crossover=SBX(prob=0.9, eta=2), mutation=PM(prob=0.1, eta=20))
         method.tournament_type = "comp_by_rank_and_crowding"
-        found = minimize(get_problem("zdt1"), method, ("n_gen", steps), seed=seed)
-        assert found.algorithm.evaluator.n_eval == n * steps
-        theirs.append(hypervolume(found.pop.get("F"), ref))
+        result = minimize(get_problem("zdt1"), method, ("n_gen", steps), seed=seed)
+        assert result.algorithm.evaluator.n_eval == n * steps
+        theirs.append(hypervolume(result.pop.get("F"), ref))
     assert np.mean(ours) == pytest.approx(np.mean(theirs), rel=0.02)
     assert np.mean(ours) > 1.1 * np.mean(begun)  # of at most 1.18: the tolerance means something
 
@@ -726,9 +726,9 @@ def test_psl_refuses_many_variables() -> None:
     runs = members(2)
     problem = VLMOP2(n=1000)
     spec = Boxed(Exact(problem, runs), problem, runs, bound=9.0).spec
-    found = refusal(spec, PSL())
+    words = refusal(spec, PSL())
     assert re.search(
-        r"max_variables=100 variables by Gaussian processes, but there are 1000; choose space=subspace", found
+        r"max_variables=100 variables by Gaussian processes, but there are 1000; choose space=subspace", words
     )
     assert not reasons(spec, PSL(max_variables=1000))
     assert not reasons(spec, NSGAII())
@@ -778,10 +778,10 @@ def test_fields_are_checked(make: Any, words: str) -> None:
 
 
 def test_a_missing_extra_is_one_clear_message(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = importlib.util.find_spec
+    find_spec = importlib.util.find_spec
 
     def without(name: str, package: str | None = None) -> Any:
-        return None if name in ("pymoo", "botorch", "gpytorch") else found(name, package)
+        return None if name in ("pymoo", "botorch", "gpytorch") else find_spec(name, package)
 
     monkeypatch.setattr(importlib.util, "find_spec", without)
     for algorithm, names in (("nsga2", "pymoo"), ("psl", "botorch and gpytorch")):

@@ -185,10 +185,10 @@ def test_zdt3_front_is_all_of_the_nondominated_curve() -> None:
     x1 = np.linspace(0, 1, 40001)
     f = np.stack([x1, 1 - np.sqrt(x1) - x1 * np.sin(10 * np.pi * x1)], 1)
     best_to_the_left = np.minimum.accumulate(f[:, 1])
-    kept = torch.from_numpy(f[f[:, 1] <= best_to_the_left])
+    nondominated = torch.from_numpy(f[f[:, 1] <= best_to_the_left])
     front = ZDT3().front(20001)
-    assert front_distance(kept[::7], front).max() < 1e-4
-    assert front_distance(front[1::50], kept).max() < 5e-3  # the first points have a vertical tangent
+    assert front_distance(nondominated[::7], front).max() < 1e-4
+    assert front_distance(front[1::50], nondominated).max() < 5e-3  # the first points have a vertical tangent
 
 
 @pytest.mark.parametrize("M", [2, 3, 5])
@@ -378,6 +378,6 @@ def test_second_derivatives_of_dtlz2_at_a_corner() -> None:
     x = torch.tensor([[1.0, 0.4, 0.3, 0.6, 0.2, 0.7]], dtype=torch.float64)
     w = torch.tensor([[0.2, 0.5, 0.3]], dtype=torch.float64)
     v = torch.linspace(-1, 1, 6, dtype=torch.float64).unsqueeze(0)
-    found = oracle.at(x, {}, 0).hvp(w, v)
+    products = oracle.at(x, {}, 0).hvp(w, v)
     ahead, back = (oracle.at(x + s * 1e-6 * v, {}, 0).vjp(w) for s in (1.0, -1.0))
-    torch.testing.assert_close(found, (ahead - back) / 2e-6, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(products, (ahead - back) / 2e-6, rtol=1e-6, atol=1e-8)

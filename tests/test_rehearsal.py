@@ -241,8 +241,8 @@ def test_populations_are_compared_seed_by_seed() -> None:
 
 
 def test_randomness_that_is_not_keyed_is_a_warning() -> None:
-    found = rehearse(job_of(Bowls(how="noise"), Balanced()))
-    assert "problem Bowls: values differ from call to call" in found[0]
+    messages = rehearse(job_of(Bowls(how="noise"), Balanced()))
+    assert "problem Bowls: values differ from call to call" in messages[0]
 
 
 def test_rounding_that_a_method_magnifies_is_no_mixing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,8 +250,8 @@ def test_rounding_that_a_method_magnifies_is_no_mixing(monkeypatch: pytest.Monke
     nothing is said.
     """
 
-    def steps(given: rehearsal.Cast) -> Tensor:
-        x = given.theta * (1.0 + (2.0**-52 if len(given.runs) == 1 else 0.0))  # one bit of rounding
+    def steps(cast: rehearsal.Cast) -> Tensor:
+        x = cast.theta * (1.0 + (2.0**-52 if len(cast.runs) == 1 else 0.0))  # one bit of rounding
         return torch.sin(1e13 * x)
 
     monkeypatch.setattr(rehearsal.Cast, "steps", steps)

@@ -497,13 +497,13 @@ def test_objectives_are_training_also_where_the_record_asks_for_them_first(
 ) -> None:
     values = VLMOP2.values
 
-    def slow(self: VLMOP2, *given: Any) -> torch.Tensor:
+    def slow(self: VLMOP2, *arguments: Any) -> torch.Tensor:
         time.sleep(0.1)
-        return values(self, *given)
+        return values(self, *arguments)
 
     monkeypatch.setattr(VLMOP2, "values", slow)
     # then values are computed when they are asked for
-    monkeypatch.setattr(VLMOP2, "linearize", lambda *given: None)
+    monkeypatch.setattr(VLMOP2, "linearize", lambda *arguments: None)
     result = mobench("problem=vlmop2", "algorithm=ls", "steps=10", "record.every=1", "logger=local")
     meta = json.loads((result.job.path / "meta.json").read_text())
     assert meta["seconds_train"] >= 10 * 0.1
@@ -517,13 +517,13 @@ def test_objectives_are_training_also_where_the_record_asks_for_them_first(
 def test_provenance_does_not_lock_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that is killed while git refreshes the index would leave a lock that refuses later commits."""
     provenance.code()  # cached for all other tests, from the real repository
-    asked: list[list[str]] = []
+    commands: list[list[str]] = []
 
     def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        asked.append(command)
+        commands.append(command)
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr("mobench.system.provenance.subprocess.run", run)
     provenance.describe()
-    assert any("describe" in command for command in asked)
-    assert all(command[:2] == ["git", "--no-optional-locks"] for command in asked)
+    assert any("describe" in command for command in commands)
+    assert all(command[:2] == ["git", "--no-optional-locks"] for command in commands)

@@ -126,8 +126,8 @@ def test_a_clip_does_not_know_its_batch(past: bool) -> None:
     out, lengths = encoded(net, w, x, frames, past)
     for r, b in itertools.product(range(3), range(2)):
         n = int(frames[r, b])
-        own = {k: v[r : r + 1] for k, v in w.items()}
-        alone, m = encoded(net, own, x[r : r + 1, b : b + 1, :n], frames[r : r + 1, b : b + 1], past)
+        weights = {k: v[r : r + 1] for k, v in w.items()}
+        alone, m = encoded(net, weights, x[r : r + 1, b : b + 1, :n], frames[r : r + 1, b : b + 1], past)
         assert int(m) == int(lengths[r, b]) == net.length(n)
         torch.testing.assert_close(out[r, b, : int(m)], alone[0, 0], atol=1e-10, rtol=0)
 
@@ -169,21 +169,21 @@ def test_ctc_is_the_sum_over_all_paths() -> None:
     clips = clips._replace(mel=clips.mel[:, :, :keep], frames=clips.frames.clamp_max(keep))
     targets = torch.tensor([2, 3, 2, 2, 3])
     clips = clips._replace(targets=targets, sizes=torch.tensor([[1, 1], [2, 1]]))
-    found = p.scored(x, {"en": clips}, ["en"])
-    loss = found.losses["en"]
-    heard = found.heard
+    scores = p.scored(x, {"en": clips}, ["en"])
+    loss = scores.losses["en"]
+    heard = scores.heard
     log = torch.log_softmax(heard["en"][0][..., :4], dim=-1).numpy()  # four units: 4^7 paths
     parts = iter(targets.split([1, 1, 2, 1]))
     for r, b in itertools.product(range(2), range(2)):
         target = next(parts).tolist()
-        own = torch.nn.functional.ctc_loss(
+        expected = torch.nn.functional.ctc_loss(
             torch.from_numpy(log[r, b]).unsqueeze(1),
             torch.tensor([target]),
             (7,),
             (len(target),),
             reduction="sum",
         )
-        assert ctc(log[r, b], target) == pytest.approx(float(own), abs=1e-9)
+        assert ctc(log[r, b], target) == pytest.approx(float(expected), abs=1e-9)
         whole = torch.nn.functional.ctc_loss(
             heard["en"][0][r, b].unsqueeze(1), torch.tensor([target]), (7,), (len(target),), reduction="sum"
         )
@@ -527,10 +527,10 @@ def test_the_real_small_set(data_folder: Path) -> None:
 
 def test_generated_is_the_same_everywhere() -> None:
     corpora.speech("generated", "", 5, 5)
-    found, audio = corpora.generated()
-    assert [len(found[k][s]) for k in corpora.LANGUAGES for s in ("train", "test")] == [96, 32, 96, 32]
-    assert {u.text for u in found["zh"]["train"]} >= {"一", "二"}
-    assert all(len(audio[k]) == found[k]["test"][-1].stop for k in corpora.LANGUAGES)
+    utterances, audio = corpora.generated()
+    assert [len(utterances[k][s]) for k in corpora.LANGUAGES for s in ("train", "test")] == [96, 32, 96, 32]
+    assert {u.text for u in utterances["zh"]["train"]} >= {"一", "二"}
+    assert all(len(audio[k]) == utterances[k]["test"][-1].stop for k in corpora.LANGUAGES)
     assert corpora.speech("generated", "").label.endswith("(no speech)")
 
 
@@ -605,9 +605,9 @@ def test_who_needs_a_start_that_is_being_trained_waits(cache: Path, monkeypatch:
     p = problem(start={"kind": "ls", "steps": 2, "step_size": 0.02, "batch_size": 2})
     p.initial(runs(1))  # what is made once per process is made
     with ThreadPoolExecutor(3) as pool:
-        found = list(pool.map(lambda _: p.initial(runs(0)), range(3)))
+        starts = list(pool.map(lambda _: p.initial(runs(0)), range(3)))
     assert len(trained) == 2
-    assert all(torch.equal(x, found[0]) for x in found)
+    assert all(torch.equal(x, starts[0]) for x in starts)
 
 
 def test_a_start_from_a_file(tmp_path: Path) -> None:

@@ -307,12 +307,12 @@ COMMAND = ("algorithm=ls", "preferences=2", "steps=5", "record.every=1", "progre
 def two_jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Folders of the same problem and method, with other seeds."""
     root = tmp_path_factory.mktemp("two")
-    found = []
+    folders = []
     for seeds in ("seeds=[0,1]", "seeds=[5,6]"):
         with pytest.MonkeyPatch.context() as patch:
             assert in_process(root / seeds, (*COMMAND, seeds), patch) == 0
-        found += list((root / seeds / "runs").iterdir())
-    return found[0], found[1]
+        folders += list((root / seeds / "runs").iterdir())
+    return folders[0], folders[1]
 
 
 @pytest.mark.parametrize("name", FOREIGN)

@@ -557,9 +557,9 @@ def test_answers_of_workers(tmp_path: Path, answer: Any, lost: bool, words: str)
     folder = JobFolder(tmp_path / "job")
     job = Planned([], {"rerun": False}, folder)
     began = time.time()
-    found = launch.outcome(answer, job, began)
-    assert (isinstance(found, launch.Lost), found.status) == (lost, "failed")
-    assert words in str(found.error)
+    outcome = launch.outcome(answer, job, began)
+    assert (isinstance(outcome, launch.Lost), outcome.status) == (lost, "failed")
+    assert words in str(outcome.error)
     # whatever the answer: the folder knows
     folder.write_status("failed", error="its own reason")
     assert launch.outcome(answer, job, began).error == "its own reason"
@@ -589,9 +589,9 @@ def test_cancelled_jobs_and_refused_submissions_are_no_dead_workers(
 ) -> None:
     submitit = pytest.importorskip("submitit", reason="needs submitit")
     error = getattr(submitit.core.utils, kind)(text)
-    found = launch.outcome(error, Planned([], {"rerun": False}, JobFolder(tmp_path / "job")), time.time())
-    assert not isinstance(found, launch.Lost)
-    assert words in str(found.error)
+    outcome = launch.outcome(error, Planned([], {"rerun": False}, JobFolder(tmp_path / "job")), time.time())
+    assert not isinstance(outcome, launch.Lost)
+    assert words in str(outcome.error)
 
 
 # GPU slots, with names for devices
@@ -661,10 +661,10 @@ def test_the_choice_of_a_gpu_is_not_stored(monkeypatch: pytest.MonkeyPatch, tmp_
     """Else a job that is run again would insist on that one."""
 
     @contextlib.contextmanager
-    def given(*_: Any) -> Iterator[str]:
+    def available(*_: Any) -> Iterator[str]:
         yield "cpu"
 
-    monkeypatch.setattr(gpu_lock, "device", given)
+    monkeypatch.setattr(gpu_lock, "device", available)
     done = runner.run_job(composed("algorithm=ls", *QUICK, "hardware.device=cuda"), tmp_path)
     assert JobFolder(done.folder).config()["hardware"]["device"] == "cuda"
 

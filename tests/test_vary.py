@@ -75,13 +75,13 @@ def test_rows_say_which_values_they_have(tmp_path: Path) -> None:
         (external, alpha, preference[0], seed)
         for external in (2.0, 0.0) for alpha in (0.5, 0.1) for preference in U for seed in (25, 0)
     ]  # fmt: skip
-    found = rows[["external_from", "alpha", "preference_1", "seed"]].to_numpy()
-    np.testing.assert_allclose(found, expected, rtol=1e-15)
+    values = rows[["external_from", "alpha", "preference_1", "seed"]].to_numpy()
+    np.testing.assert_allclose(values, expected, rtol=1e-15)
     assert rows["run"].tolist() == list(range(16))
     assert (rows["status"] == "done").all()
     assert len(folder.history()) == 16 * 4
-    own = changed(config, {"vary": {}, "algorithm.alpha": 0.1, "algorithm.external_from": 2, "seeds": [0]})
-    alone = JobFolder(run_job(own, tmp_path).folder).final()
+    one = changed(config, {"vary": {}, "algorithm.alpha": 0.1, "algorithm.external_from": 2, "seeds": [0]})
+    alone = JobFolder(run_job(one, tmp_path).folder).final()
     assert "alpha" not in alone
     shared = [c for c in alone if c not in ("run", "seconds", "status", "output", "kkt_residual_max")]
     same = rows[(rows["external_from"] == 2) & (rows["alpha"] == 0.1) & (rows["seed"] == 0)]
@@ -117,13 +117,13 @@ def test_jobs_that_vary_nothing_keep_their_identity(tmp_path: Path) -> None:
     )
     assert config["vary"] == {}
     job = make_job(config)
-    found = identity(job)
-    assert "vary" not in found
+    parts = identity(job)
+    assert "vary" not in parts
     assert job.varied == {}
     assert job.runs.variant is None
-    assert set(found) == {*configuration.HASHED, "device", "versions"}  # a key that is added shows
+    assert set(parts) == {*configuration.HASHED, "device", "versions"}  # a key that is added shows
     varied = make_job({**config, "vary": {"mu": [0.01]}})
-    assert {k: v for k, v in identity(varied).items() if k != "vary"} == found
+    assert {k: v for k, v in identity(varied).items() if k != "vary"} == parts
     assert identity(varied)["vary"]
     assert folder_of(varied, tmp_path).path != folder_of(job, tmp_path).path
     whole, real = (identity(make_job({**config, "vary": {"mu": mu}})) for mu in ([2, 1], [2.0, 1.0]))

@@ -91,8 +91,8 @@ def test_each_rule(check: Check, words: dict[str, Any], of_a_paper: str, of_ours
 def test_rules_are_complete() -> None:
     """Each outcome has a rule, whatever else is known."""
     for holds in (True, "partial", False, None):
-        for own in (True, False):
-            assert any(rule.applies(Evidence(holds=holds, own=own)) for rule in RULES)
+        for of_ours in (True, False):
+            assert any(rule.applies(Evidence(holds=holds, own=of_ours)) for rule in RULES)
 
 
 MEAN = Mean(np.array([0.9, 1.0, 1.1]))  # 1 ± 0.248

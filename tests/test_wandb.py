@@ -123,11 +123,11 @@ def test_offline_run_is_read_back(tmp_path: Path, server: tuple[socket.socket, s
     report = runs["artifact-ferero-fig7-smoke"]
     assert (report["run"].run_group, report["run"].job_type) == ("ferero/fig7", "artifact")
     assert report["summary"]["verdict/undecided with other settings"] >= 1
-    (shown,) = report["history"]
-    assert shown["figure/_type"] == "image-file"
-    pictures = list(root.glob("wandb/*artifact*/files/" + shown["figure/path"]))
+    (row,) = report["history"]
+    assert row["figure/_type"] == "image-file"
+    pictures = list(root.glob("wandb/*artifact*/files/" + row["figure/path"]))
     assert [p.read_bytes() for p in pictures] == [(drawn / "figure.png").read_bytes()]
-    assert shown["claims/_type"] == "table-file"
+    assert row["claims/_type"] == "table-file"
 
 
 def test_auto_without_a_key_is_one_line(mobench: Run) -> None:

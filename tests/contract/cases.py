@@ -148,9 +148,9 @@ def fits(method: str, setting: Setting) -> bool:
 @cache
 def settings_of(method: str) -> list[str]:
     """Those that the method can join: at least one, or it could not be tried."""
-    found = [name for name, setting in SETTINGS.items() if fits(method, setting)]
-    assert found, f"{method} fits none of the small problems: {', '.join(SETTINGS)}"
-    return found
+    names = [name for name, setting in SETTINGS.items() if fits(method, setting)]
+    assert names, f"{method} fits none of the small problems: {', '.join(SETTINGS)}"
+    return names
 
 
 OUTPUTS = ("last", "mean", "adaptive")

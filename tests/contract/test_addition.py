@@ -70,9 +70,9 @@ def test_the_example_passes_what_concerns_a_method(clone: Path) -> None:
         clone, "pytest", "-q", "-p", "no:cacheprovider", *CONCERNED, "-k", "inverse_loss or names or public"
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    found = re.search(r"(\d+) passed", done.stdout)
-    assert found
-    assert int(found[1]) >= 15, done.stdout
+    match = re.search(r"(\d+) passed", done.stdout)
+    assert match
+    assert int(match[1]) >= 15, done.stdout
 
 
 def test_the_example_is_styled_and_typed(clone: Path) -> None:

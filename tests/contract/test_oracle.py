@@ -25,14 +25,14 @@ every_problem = pytest.mark.parametrize("problem", cases.different_problems())
 @cache
 def serving(problem: str) -> dict[str, str]:
     """Why an oracle does not serve the problem, "" if it does."""
-    found = {}
+    errors = {}
     for name in ORACLES:
         try:
             made(name, problem, None)
-            found[name] = ""
+            errors[name] = ""
         except CompatibilityError as error:
-            found[name] = str(error)
-    return found
+            errors[name] = str(error)
+    return errors
 
 
 def made(name: str, problem: str, which: list[int] | None) -> Oracle:
@@ -186,5 +186,5 @@ def test_points_keep_to_the_spec(problem: str) -> None:
             bent = (ahead - behind) / (2 * h)
             apart = (oracle.at(theta, state, 0).hvp(w, v) - bent)[smooth].abs().max()
             assert apart <= 1e-4 * (1 + bent.abs().max()), name
-        found = (point.vjp(w) * v).sum(1)
-        torch.testing.assert_close(found, slope, rtol=1e-4, atol=1e-4, msg=cases.said(name))
+        products = (point.vjp(w) * v).sum(1)
+        torch.testing.assert_close(products, slope, rtol=1e-4, atol=1e-4, msg=cases.said(name))

@@ -153,10 +153,10 @@ def test_slopes_are_those_of_the_values(name: str) -> None:
     def sloped(fn: cases.Function) -> Tensor:
         return (fn(x + h * v) - fn(x - h * v)) / (2 * h)
 
-    found = point.jvp(v)
-    torch.testing.assert_close(found, sloped(problem.values), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close((point.vjp(w) * v).sum(1), (w * found).sum(1), rtol=1e-8, atol=1e-9)
-    torch.testing.assert_close(point.jacobian() @ v.unsqueeze(2), found.unsqueeze(2), rtol=1e-8, atol=1e-9)
+    slopes = point.jvp(v)
+    torch.testing.assert_close(slopes, sloped(problem.values), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close((point.vjp(w) * v).sum(1), (w * slopes).sum(1), rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(point.jacobian() @ v.unsqueeze(2), slopes.unsqueeze(2), rtol=1e-8, atol=1e-9)
     if problem.twice:
         expected = sloped(lambda z: point_of(problem, z).vjp(w))
         torch.testing.assert_close(point.hvp(w, v), expected, rtol=1e-4, atol=1e-4)

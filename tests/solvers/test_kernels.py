@@ -94,12 +94,12 @@ def test_imported_at_the_first_solve_and_kept_where_it_can_be(folder: str, tmp_p
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout == "True\n"
-        kept = list(tmp_path.rglob("*.nbc"))
+        cached = list(tmp_path.rglob("*.nbc"))
         if folder == "cache":
-            assert len(kept) == 1
+            assert len(cached) == 1
             assert ("compiling small solvers" in done.stderr) == (turn == 0)
         else:
-            assert kept == []
+            assert cached == []
 
 
 def test_an_installation_without_numba_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,12 +68,12 @@ def both(monkeypatch: pytest.MonkeyPatch, solve: Callable[[], Solution]) -> tupl
     """Answers of the formulas, and of the compiled functions."""
     calls = native.load(plane.FILE)
     assert calls is not None
-    asked = []
-    monkeypatch.setattr(plane, "native", lambda name: asked.append(name))
+    loaded = []
+    monkeypatch.setattr(plane, "native", lambda name: loaded.append(name))
     formula = solve()
     monkeypatch.setattr(plane, "native", lambda name: calls)
     compiled = solve()
-    assert asked == [plane.FILE]
+    assert loaded == [plane.FILE]
     return formula, compiled
 
 
