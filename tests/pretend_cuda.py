@@ -464,8 +464,7 @@ def _run(func: Any, args: Any, kwargs: Any) -> Any:
     for t in tensors:  # out= that was resized
         if isinstance(t, Wrapped) and t.shape != t.inner.shape:
             raise _fail(
-                func,
-                f"pretend device: an output was resized from {tuple(t.shape)} to {tuple(t.inner.shape)}",
+                func, f"pretend device: an output was resized from {tuple(t.shape)} to {tuple(t.inner.shape)}"
             )
     if about.in_place:
         return args[0]

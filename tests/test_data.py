@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tarfile
 import urllib.error
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -375,8 +377,8 @@ def raw(root: Path, kind: str = "MNIST") -> Path:
     return root / kind / "raw"
 
 
-def unpack(folder: Path, keep: bool = False) -> None:
-    for packed in sorted(folder.glob("*.gz")):
+def unpack(folder: Path, which: str = "*.gz", keep: bool = False) -> None:
+    for packed in sorted(folder.glob(which)):
         packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
         if not keep:
             packed.unlink()
@@ -396,18 +398,25 @@ def listing(root: Path) -> dict[str, tuple[int, int]]:
     return {str(p): (p.stat().st_size, p.stat().st_mtime_ns) for p in sorted([root, *root.rglob("*")])}
 
 
-@pytest.mark.parametrize(("name", "label"), [("mnist", "MNIST"), ("fashion_mnist", "Fashion-MNIST")])
-def test_packed_files_are_read_where_nothing_can_be_written(name: str, label: str, small: Path) -> None:
-    places = [small, *small.rglob("*")]
+@contextmanager
+def read_only(root: Path) -> Iterator[None]:
+    """Nothing below the folder can be written, and nothing is."""
+    places = [root, *root.rglob("*")]
     for p in places:
         p.chmod(0o555 if p.is_dir() else 0o444)
-    before = listing(small)
+    before = listing(root)
     try:
-        data = load_images(name, small)
-        assert listing(small) == before
+        yield
+        assert listing(root) == before
     finally:
         for p in places:
             p.chmod(0o755 if p.is_dir() else 0o644)
+
+
+@pytest.mark.parametrize(("name", "label"), [("mnist", "MNIST"), ("fashion_mnist", "Fashion-MNIST")])
+def test_packed_files_are_read_where_nothing_can_be_written(name: str, label: str, small: Path) -> None:
+    with read_only(small):
+        data = load_images(name, small)
     same(data)
     assert (data.name, data.label, data.embedded) == (name, label, False)
     assert load_images(name, str(small)) is data
@@ -424,24 +433,14 @@ def test_the_temporary_copy_is_removed(small: Path, tmp_path: Path, monkeypatch:
         load_images("fashion_mnist", small)
 
 
-def test_unpacked_files_are_accepted(small: Path) -> None:
-    unpack(raw(small))
+@pytest.mark.parametrize("layout", ["unpacked", "both", "part"])
+def test_unpacked_files_are_accepted_and_packed_ones_come_first(layout: str, small: Path) -> None:
+    unpack(raw(small), "t10k-labels*.gz" if layout == "part" else "*.gz", keep=layout == "both")
+    if layout == "both":
+        (raw(small) / "train-images-idx3-ubyte").write_bytes(b"something else")
     before = listing(small)
     same(load_images("mnist", small))
     assert listing(small) == before
-
-
-def test_packed_files_come_first(small: Path) -> None:
-    unpack(raw(small), keep=True)
-    (raw(small) / "train-images-idx3-ubyte").write_bytes(b"something else")
-    same(load_images("mnist", small))
-
-
-def test_part_packed_part_unpacked(small: Path) -> None:
-    one = raw(small) / "t10k-labels-idx1-ubyte.gz"
-    one.with_suffix("").write_bytes(gzip.decompress(one.read_bytes()))
-    one.unlink()
-    same(load_images("mnist", small))
 
 
 def test_a_relative_root_follows_the_working_directory(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -631,17 +630,8 @@ def test_cifar_is_read_where_nothing_can_be_written(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = MAKE[kind](tmp_path / "root", monkeypatch)
-    places = [tmp_path / "root", *(tmp_path / "root").rglob("*")]
-    for p in places:
-        p.chmod(0o555 if p.is_dir() else 0o444)
-    before = listing(tmp_path / "root")
-    try:
-        with torch.inference_mode():
-            data = load_images("cifar10", tmp_path / "root")
-        assert listing(tmp_path / "root") == before
-    finally:
-        for p in places:
-            p.chmod(0o755 if p.is_dir() else 0o644)
+    with read_only(tmp_path / "root"), torch.inference_mode():
+        data = load_images("cifar10", tmp_path / "root")
     same_colours(data, wanted)
     label = "CIFAR-10" if kind == "batches" else "CIFAR-10, 25k train subset"
     assert (data.name, data.label, data.embedded, data.subset) == ("cifar10", label, False, kind == "mosaics")
@@ -728,28 +718,13 @@ def test_a_missing_file_of_the_subset_is_named(
     same_colours(load_images("cifar10", tmp_path), wanted)
 
 
-BROKEN_MOSAICS = {
-    "truncated": (lambda x: mosaic(x)[:-40], "is not a complete WebP image"),
-    "empty": (lambda x: b"", r"\(0 bytes\) is not a complete WebP image"),
-    "one pixel": (
-        lambda x: mosaic(np.where(np.arange(x.size).reshape(x.shape) == 9, x ^ 1, x)),
-        "have sha256",
-    ),
-}
-
-
-@pytest.mark.parametrize("damage", list(BROKEN_MOSAICS))
-def test_a_changed_mosaic_is_refused(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    z = small_mosaics(tmp_path, monkeypatch)[2]
-    make, message = BROKEN_MOSAICS[damage]
-    (tmp_path / "cifar10" / "test_00.webp").write_bytes(make(z))
-    with pytest.raises(DataError, match=message) as caught:
-        load_images("cifar10", tmp_path)
-    assert "Copy the folder again" in str(caught.value).replace("copy", "Copy")
-    assert "\n" not in str(caught.value)
-
-
+WRITTEN = colours(10, 8)[0]  # the images of test_00.webp
 LABELS_20 = np.arange(20, dtype=np.uint8) % 10
+BROKEN_MOSAICS = {
+    "truncated": (mosaic(WRITTEN)[:-40], "is not a complete WebP image"),
+    "empty": (b"", r"\(0 bytes\) is not a complete WebP image"),
+    "one pixel": (mosaic(WRITTEN ^ (np.arange(WRITTEN.size).reshape(WRITTEN.shape) == 9)), "have sha256"),
+}
 BROKEN_LABELS = {
     "truncated": (
         npz(train_labels=LABELS_20, test_labels=LABELS_20[:10])[:-30],
@@ -772,13 +747,22 @@ BROKEN_LABELS = {
 }
 
 
-@pytest.mark.parametrize("damage", list(BROKEN_LABELS))
-def test_changed_labels_are_refused(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        *(("test_00.webp", *case) for case in BROKEN_MOSAICS.values()),
+        *(("cifar10_labels.npz", *case) for case in BROKEN_LABELS.values()),
+    ],
+)
+def test_a_changed_file_of_the_subset_is_refused(
+    file: str, content: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     small_mosaics(tmp_path, monkeypatch)
-    content, message = BROKEN_LABELS[damage]
-    (tmp_path / "cifar10" / "cifar10_labels.npz").write_bytes(content)
-    with pytest.raises(DataError, match=message):
+    (tmp_path / "cifar10" / file).write_bytes(content)
+    with pytest.raises(DataError, match=message) as caught:
         load_images("cifar10", tmp_path)
+    assert "copy the folder again" in str(caught.value).lower()
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.getuid() == 0, reason="the superuser reads everything")

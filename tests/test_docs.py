@@ -327,11 +327,7 @@ def test_every_command_can_be_planned(
 
 @pytest.mark.parametrize("words", WITH_DATA)
 def test_every_command_on_official_data_can_be_planned(
-    words: list[str],
-    planner: Planner,
-    data_folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    words: list[str], planner: Planner, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sizes and classes of the official sets fit too."""
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))

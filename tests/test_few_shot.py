@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import io
 import itertools
 import pickle
 import random
@@ -36,6 +35,7 @@ from mobench.models.fewshot import FewShotNet
 from mobench.oracles import Hypergradient, ValueGap
 from mobench.problems.few_shot import FewShotLearning
 from tests.conftest import Run
+from tests.test_data import mosaic
 
 DIGESTS = {
     "digits": "750b44ed07d1b1488ecaaad78edb2c5cd99819674e67e7108bb1cb63b744fe01",
@@ -143,16 +143,6 @@ def fake_batches(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarra
     return tuple(np.concatenate(a) for a in zip(*parts, strict=True))
 
 
-def webp(x: np.ndarray) -> bytes:
-    """Ten images, two rows of five."""
-    from PIL import Image
-
-    out = io.BytesIO()
-    rows = [np.concatenate(list(x[k : k + 5]), axis=2) for k in (0, 5)]
-    Image.fromarray(np.concatenate(rows, axis=1).transpose(1, 2, 0)).save(out, "WEBP", lossless=True)
-    return out.getvalue()
-
-
 def fake_mosaics(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, ...]:
     """Three files of ten images and the labels, which pass for the subset."""
     folder = root / "cifar100"
@@ -161,7 +151,7 @@ def fake_mosaics(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarra
     monkeypatch.setattr(base, "MOSAIC", (2, 5))
     x, y = pictures(30, 3)
     for name, k in (("train_00", 0), ("train_01", 10), ("test_00", 20)):
-        (folder / f"{name}.webp").write_bytes(webp(x[k : k + 10]))
+        (folder / f"{name}.webp").write_bytes(mosaic(x[k : k + 10]))
     np.savez(folder / "cifar100_labels.npz", train_labels=y[:20], test_labels=y[20:], fine_to_coarse=ABOVE)
     whole = hashlib.sha256(b"".join(a.tobytes() for a in (x, y, ABOVE))).hexdigest()
     monkeypatch.setattr(source, "SUBSET_DIGEST", whole)
@@ -178,9 +168,7 @@ def test_cifar100_from_either_container(kind: str, tmp_path: Path, monkeypatch: 
     assert np.array_equal(data.images.numpy(), x)
     assert np.array_equal(data.labels.numpy(), y)
     assert data.digest == hashlib.sha256(b"".join(a.tobytes() for a in (x, y, ABOVE))).hexdigest()
-    assert (data.subset, "220 of 600" in data.label) == (
-        (True, True) if kind == "mosaics" else (False, False)
-    )
+    assert data.subset == ("220 of 600" in data.label) == (kind == "mosaics")
     superclasses = {"train": set(range(20)) - FC100["validation"] - FC100["test"], **FC100}
     for split, above in superclasses.items():
         assert data.classes(split) == tuple(c for c in range(100) if ABOVE[c] in above)
@@ -191,16 +179,8 @@ def test_cifar100_from_either_container(kind: str, tmp_path: Path, monkeypatch: 
     ("file", "content", "words"),
     [
         ("train_01.webp", None, r"needs train_01\.webp in \S*cifar100 \(the files of the subset"),
-        (
-            "test_00.webp",
-            webp(np.zeros((10, 3, 32, 32), dtype=np.uint8)),
-            r"have sha256 .*Some of them were modified",
-        ),
-        (
-            "cifar100_labels.npz",
-            b"PK",
-            r"cifar100_labels\.npz \(2 bytes\) is not a complete NPZ.*fine_to_coarse",
-        ),
+        ("test_00.webp", mosaic(np.zeros((10, 3, 32, 32), np.uint8)), "have sha256 .*Some .* were modified"),
+        ("cifar100_labels.npz", b"PK", r"_labels\.npz \(2 bytes\) is not a complete NPZ.*fine_to_coarse"),
     ],
 )
 def test_broken_mosaics(
@@ -264,21 +244,14 @@ def test_named_episodes_do_not_depend_on_sizes() -> None:
     assert torch.equal(first.query.view(5, 5, 15)[..., :10], other.query.view(5, 5, 10))
 
 
-IMPOSSIBLE = {
-    "classes": (
-        {"tasks": 10},
-        r"problem.tasks=10 times problem.ways=5 needs 50 classes.*data=digits has 40 .*data=cifar100",
-    ),
-    "images": (
-        {"query": 160},
-        r"query_per_class=160 and test_per_class=15 need 180 images.*class 8 of data=digits has 174",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", list(IMPOSSIBLE))
-def test_impossible_episodes(case: str) -> None:
-    change, words = IMPOSSIBLE[case]
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"tasks": 10}, "=10 times problem.ways=5 needs 50 classes.*data=digits has 40 .*data=cifar100"),
+        ({"query": 160}, "=160 and test_per_class=15 need 180 images.*class 8 of data=digits has 174"),
+    ],
+)
+def test_impossible_episodes(change: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         draw_episodes(load_fewshot("digits", ""), 0, **{"sampler": "named", **change})
 
@@ -533,37 +506,42 @@ def test_the_last_view_is_kept_and_others_still_work(monkeypatch: pytest.MonkeyP
     assert x.requires_grad is False
 
 
-@pytest.mark.parametrize("D", [1, 5])
-def test_hypergradients_are_those_of_an_unrolled_inner_loop(D: int) -> None:
-    problem = tiny()
-    alpha = 0.3
-    x, y = starts(problem, RUNS)
-    oracle = Hypergradient(problem, RUNS, inner_steps=D, inner_step=alpha, method="itd")
-    point = oracle.at(x, {"y": y}, 0)
+def unrolled(point: Any, problem: FewShotLearning, x: Tensor, y: Tensor, D: int, tolerance: float) -> Tensor:
+    """Values after D steps of 0.3 on the lower level; those of the point and its rows are autograd's."""
     f, g = graph(problem, RUNS)
     leaf = x.clone().requires_grad_()
-    z = y.clone().requires_grad_()
-    start = z
+    start = z = y.clone().requires_grad_()
     for _ in range(D):
-        z = z - alpha * torch.autograd.grad(g(leaf, z).sum(), z, create_graph=True)[0]
+        z = z - 0.3 * torch.autograd.grad(g(leaf, z).sum(), z, create_graph=True)[0]
     values = f(leaf, z)
-    close(point.values(), values.detach(), 1e-11)
-    close(point.state["y"], z.detach(), 1e-11)
+    close(point.values(), values.detach(), tolerance)
+    close(point.state["y"], z.detach(), tolerance)
     assert start.grad is None
     for s in range(3):
         (row,) = torch.autograd.grad(values[:, s].sum(), leaf, retain_graph=True)
         close(point.jacobian()[:, s], row, 1e-8)
+    return values.detach()
 
 
-def test_the_value_gap_joins() -> None:
+@pytest.mark.parametrize("D", [1, 5])
+def test_hypergradients_are_those_of_an_unrolled_inner_loop(D: int) -> None:
     problem = tiny()
-    oracle = ValueGap(problem, RUNS, inner_steps=3, inner_step=0.3)
     x, y = starts(problem, RUNS)
-    point = oracle.at(torch.cat([x, y.flatten(1)], dim=1), {}, 0)
-    f, g = graph(problem, RUNS)
+    oracle = Hypergradient(problem, RUNS, inner_steps=D, inner_step=0.3, method="itd")
+    unrolled(oracle.at(x, {"y": y}, 0), problem, x, y, D, 1e-11)
+
+
+@pytest.mark.parametrize(("redraw", "t", "steps"), [(False, 0, 3), (True, 5, 2)])
+def test_the_value_gap_joins(redraw: bool, t: int, steps: int) -> None:
+    """Also with images that are drawn anew in each step."""
+    problem = tiny(redraw=redraw)
+    oracle = ValueGap(problem, RUNS, inner_steps=steps, inner_step=0.3)
+    x, y = starts(problem, RUNS)
+    point = oracle.at(torch.cat([x, y.flatten(1)], dim=1), {}, t)
+    f, g = graph(problem.at_step(t), RUNS)
     other = GraphView(x, f, g)
     near = y
-    for _ in range(3):
+    for _ in range(steps):
         near = near - 0.3 * other.lower_gradient(near)
     close(point.values()[:, :3], f(x, y), 1e-11)
     close(point.values()[:, 3], (g(x, y) - g(x, near)).sum(1), 1e-9)
@@ -699,19 +677,8 @@ def test_a_step_is_taken_on_its_own_images(execution: str) -> None:
     oracle, other = (Hypergradient(p, RUNS, inner_steps=3, inner_step=0.3) for p in (problem, fixed))
     seen = []
     for t in (0, 1, 7):
-        f, g = graph(problem.at_step(t), RUNS)
-        leaf = x.clone().requires_grad_()
-        z = y.clone().requires_grad_()
-        for _ in range(3):
-            z = z - 0.3 * torch.autograd.grad(g(leaf, z).sum(), z, create_graph=True)[0]
-        values = f(leaf, z)
         point = oracle.at(x, {"y": y}, t)
-        close(point.values(), values.detach(), 1e-10)
-        close(point.state["y"], z.detach(), 1e-10)
-        for s in range(3):
-            (row,) = torch.autograd.grad(values[:, s].sum(), leaf, retain_graph=True)
-            close(point.jacobian()[:, s], row, 1e-8)
-        seen.append(values.detach())
+        seen.append(unrolled(point, problem.at_step(t), x, y, 3, 1e-10))
         ends = point.state["y"]
         for name, column in oracle.columns(x, point.values(), point).items():
             close(column, other.problem.columns_at(x, ends)[name])
@@ -719,20 +686,6 @@ def test_a_step_is_taken_on_its_own_images(execution: str) -> None:
     assert not torch.isclose(seen[1], seen[2]).any()
     close(oracle.exact(x), other.exact(x), 1e-7)
     assert problem.facts(RUNS) == fixed.facts(RUNS)
-
-
-def test_the_value_gap_takes_the_images_of_the_step() -> None:
-    problem = tiny(redraw=True)
-    oracle = ValueGap(problem, RUNS, inner_steps=2, inner_step=0.3)
-    x, y = starts(problem, RUNS)
-    f, g = graph(problem.at_step(5), RUNS)
-    other = GraphView(x, f, g)
-    near = y
-    for _ in range(2):
-        near = near - 0.3 * other.lower_gradient(near)
-    point = oracle.at(torch.cat([x, y.flatten(1)], dim=1), {}, 5)
-    close(point.values()[:, :3], f(x, y), 1e-11)
-    close(point.values()[:, 3], (g(x, y) - g(x, near)).sum(1), 1e-9)
 
 
 @pytest.mark.parametrize("execution", ["loop", "grouped"])

@@ -152,11 +152,7 @@ def test_every_problem_has_its_oracles(
         data = 0 < n < math.inf
         large = isinstance(job.problem, BatchGradients)
         whole = f"Choose oracle={'epochs' if data else 'minibatch'}" if large else ""
-        hint = {
-            "exact": whole,
-            "epochs": "" if data else "Choose oracle=minibatch",
-            "local_steps": whole,
-        }
+        hint = {"exact": whole, "epochs": "" if data else "Choose oracle=minibatch", "local_steps": whole}
         if job.problem.n_constraints:
             hint["local_steps"] = "Choose a problem without constraints"
         if isinstance(job.problem, Federated):

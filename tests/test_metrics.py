@@ -12,13 +12,7 @@ from mobench.core import Ball, Box, Free, Problem, Set, TablePoint
 from mobench.core.preferences import resolve
 from mobench.errors import ConfigError, MobenchError
 from mobench.kernels.compiled import module
-from mobench.metrics import (
-    bounded_hypervolume,
-    common_descent,
-    front_distance,
-    hypervolume,
-    stationarity,
-)
+from mobench.metrics import bounded_hypervolume, common_descent, front_distance, hypervolume, stationarity
 from mobench.metrics.front import CHUNK
 from mobench.metrics.hypervolume import WORK
 from mobench.oracles.exact import make_point, problem_spec

@@ -140,14 +140,7 @@ def test_path_of_three_objectives_against_that_loop() -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"inner": "exact"},
-        {"lam_target": "constrained"},
-        {"h_power": 2},
-        {"variant": "literal"},
-    ],
+    "options", [{}, {"inner": "exact"}, {"lam_target": "constrained"}, {"h_power": 2}, {"variant": "literal"}]
 )
 def test_weights_stay_in_the_simplex_and_multipliers_in_their_box(options: dict[str, Any]) -> None:
     runs = Runs.product(THIRDS, [0, 1])

@@ -70,9 +70,6 @@ PROGRAMS = {
 
         data = TensorDataset(torch.rand(16, 3, 12, 12), torch.randint(0, 2, (16, 2)))
         problem = mobench.networks(make, losses, DataLoader(data, batch_size=8, shuffle=True))
-        for name in methods:
-            rows = mobench.run(problem=problem, algorithm=name, preferences=2, steps=2, **options)
-            found[name] = rows, problem
     """,
     "transformer": """
         import mobench, torch
@@ -87,9 +84,6 @@ PROGRAMS = {
 
         data = torch.randint(0, 20, (24, 5)), torch.randn(24, 2)
         problem = mobench.networks(Tagger, lambda z, b: (z - b[1]).square().mean(0), data, batch_size=8)
-        for name in methods:
-            rows = mobench.run(problem=problem, algorithm=name, preferences=2, steps=4, **options)
-            found[name] = rows, problem
     """,
     "recurrent": """
         import mobench, torch
@@ -102,9 +96,6 @@ PROGRAMS = {
 
         data = torch.randn(24, 6, 3), torch.randn(24, 2)
         problem = mobench.networks(Forecast, lambda z, b: (z - b[1]).square().mean(0), data, batch_size=8)
-        for name in methods:
-            rows = mobench.run(problem=problem, algorithm=name, preferences=2, steps=4, **options)
-            found[name] = rows, problem
     """,
     "perceptron": """
         import mobench, torch
@@ -115,9 +106,6 @@ PROGRAMS = {
 
         data = torch.randn(24, 4), torch.randn(24, 2)
         problem = mobench.networks(make, lambda z, b: (z - b[1]).square().mean(0), data, batch_size=8)
-        for name in methods:
-            rows = mobench.run(problem=problem, algorithm=name, preferences=2, steps=4, **options)
-            found[name] = rows, problem
     """,
     "recommender": """
         import mobench, torch
@@ -132,11 +120,17 @@ PROGRAMS = {
         ids = torch.randint(0, 10, (2, 30))
         data = {"user": ids[0], "item": ids[1], "stars": torch.rand(30)}
         problem = mobench.networks(Towers, losses, data, batch_size=10, forward=score)
-        for name in methods:
-            rows = mobench.run(problem=problem, algorithm=name, preferences=2, steps=4, **options)
-            found[name] = rows, problem
     """,
 }
+TRAINING = """
+for name in methods:
+    rows = mobench.run(problem=problem, algorithm=name, preferences=2, steps=steps, **options)
+    results[name] = rows, problem
+"""
+
+
+def program(name: str) -> str:
+    return textwrap.dedent(PROGRAMS[name]) + TRAINING
 
 
 def ran(name: str, methods: tuple[str, ...] = (), dropout: float = 0.1, **options: Any) -> dict[str, Any]:
@@ -144,23 +138,24 @@ def ran(name: str, methods: tuple[str, ...] = (), dropout: float = 0.1, **option
     scope: dict[str, Any] = {
         "__name__": "program",
         "methods": methods,
-        "found": {},
+        "results": {},
+        "steps": 2 if name == "residual" else 4,
         "dropout": dropout,
         "options": QUIET | options,
     }
     torch.manual_seed(1)
-    exec(compile(textwrap.dedent(PROGRAMS[name]), name, "exec"), scope)
+    exec(compile(program(name), name, "exec"), scope)
     return scope
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_three_methods_in_fifteen_lines(name: str) -> None:
-    written = [line for line in textwrap.dedent(PROGRAMS[name]).splitlines() if line.strip()]
+    written = [line for line in program(name).splitlines() if line.strip()]
     assert len(written) <= 15
     # four ways to compute 11 million parameters take longer to measure than to train; one method is enough
     options = {"problem.execution": "channels_last"} if name == "residual" else {}
     methods = METHODS[:1] if name == "residual" else METHODS
-    results = ran(name, methods, **options)["found"]
+    results = ran(name, methods, **options)["results"]
     for method, (rows, problem) in results.items():
         assert (rows["status"] == "done").all(), method
         assert np.isfinite(rows[["f_1", "f_2"]]).all(axis=None)
@@ -832,10 +827,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: linear(validation=torch.randn(5, 4)),
         r"fails on all 5 samples of validation",
     ),
-    "a NaN among the data": (
-        lambda: linear(data=HOLES),
-        r"all 40 samples of data are \[nan, nan\]",
-    ),
+    "a NaN among the data": (lambda: linear(data=HOLES), r"all 40 samples of data are \[nan, nan\]"),
     "NaN labels left out of a mean": (
         lambda: linear(lambda z, b: (z - b[1]).square().nanmean(0), data=HOLES),
         "Loss function 1 of all 40 samples of data is finite at the start, but its gradient is not",
@@ -941,11 +933,7 @@ def check_rows(problem: Any, **options: Any) -> None:
 
 @pytest.mark.parametrize(
     ("size", "order", "execution"),
-    [
-        (515, "sorted", "auto"),
-        (515, "shuffled", "auto"),
-        (515, "sorted", "vmap"),
-    ],
+    [(515, "sorted", "auto"), (515, "shuffled", "auto"), (515, "sorted", "vmap")],
 )
 def test_rows_hold_losses_and_measures_of_all_data(size: int, order: str, execution: str) -> None:
     """Kinds of losses that are no means over samples, in parts that may have no label."""
@@ -995,11 +983,7 @@ FORMS: dict[str, tuple[Any, Any, bool]] = {  # outputs, losses, whether outputs 
         True,
     ),
     "time first": (lambda m, x, z: torch.stack([z, 2 * z]), lambda o, b: error(o.mean(0), b), True),
-    "samples times places": (
-        lambda m, x, z: z.reshape(-1, 2),
-        lambda o, b: error(o.reshape(-1, 4), b),
-        True,
-    ),
+    "samples times places": (lambda m, x, z: z.reshape(-1, 2), lambda o, b: error(o.reshape(-1, 4), b), True),
     "nothing but a vector": (
         lambda m, x, z: z[:, 0],
         lambda o, b: torch.stack([(o - b[1]).square().mean().sqrt(), o.std()]),
@@ -1103,45 +1087,24 @@ def spread(z: Tensor, b: Any) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("make", "loss", "size", "options", "words"),
+    ("make", "loss", "size", "batch", "words"),
     [
-        (
-            normed,
-            squares,
-            65,
-            {"oracle.batch_size": 32},
-            r"batch of 1, but .* by oracle.batch_size=31 or .*=33 or",
-        ),
-        (
-            normed,
-            squares,
-            12,
-            {"oracle.batch_size": 2, "oracle.samples": 2},
-            r"of 2, each cut into 2, make a",
-        ),
-        (
-            normed,
-            squares,
-            12,
-            {"oracle": "minibatch", "oracle.batch_size": 1},
-            r"batch_size=1 cannot be used: .*Expected more than 1",
-        ),
-        (
-            lambda: nn.Linear(4, 2),
-            spread,
-            65,
-            {"oracle.batch_size": 32},
-            r"loss 1 of it is nan at the start; ",
-        ),
+        (normed, squares, 65, (32,), r"batch of 1, but .* by oracle.batch_size=31 or .*=33 or"),
+        (normed, squares, 12, (2, 2), r"of 2, each cut into 2, make a"),
+        (normed, squares, 12, (1,), r"batch_size=1 cannot be used: .*Expected more than 1"),
+        (lambda: nn.Linear(4, 2), spread, 65, (32,), r"loss 1 of it is nan at the start; "),
     ],
 )
 def test_the_shortest_batch_is_tried_before_the_job(
-    make: Any, loss: Any, size: int, options: dict[str, Any], words: str, outputs: Path
+    make: Any, loss: Any, size: int, batch: tuple[int, ...], words: str, outputs: Path
 ) -> None:
+    """`batch`: its size and, if there are several, the number of samples."""
+    options: dict[str, Any] = dict(zip(("oracle.batch_size", "oracle.samples"), batch, strict=False))
+    options["oracle"] = "minibatch" if batch == (1,) else "epochs"
     data = torch.randn(size, 4), torch.randn(size, 2)
     problem = mobench.networks(make, loss, data)
     with pytest.raises(CompatibilityError, match=words):
-        mobench.run(problem=problem, **SHORT | {"oracle": "epochs"} | options)
+        mobench.run(problem=problem, **SHORT | options)
     assert not (outputs / "runs").exists()
 
 

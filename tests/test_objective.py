@@ -130,10 +130,7 @@ def test_a_seed_that_is_lost_counts_as_no_hypervolume(seek: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (
-            ["hydra.sweeper.direction=minimize"],
-            ["must be maximized", "hydra.sweeper.direction=maximize"],
-        ),
+        (["hydra.sweeper.direction=minimize"], ["must be maximized", "hydra.sweeper.direction=maximize"]),
         (["preferences=1"], ["a single preference does not give a front", "objective=f_1"]),
         (["vary.step_size=[0.1,0.2]"], ["a job with vary"]),
         (["objective=3"], ["objective=3 must be hypervolume, a column"]),

@@ -176,7 +176,7 @@ def test_ten_seeds_of_the_papers_data_decide(monkeypatch: pytest.MonkeyPatch) ->
     assert all(verdict in ("reproduced", "partial") for verdict in verdicts(one).values())
     worse = verdicts(drawn(monkeypatch, "table2", m2_ada_gd={"average_accuracy": -2.0, "agnostic_loss": 0.2}))
     assert {id for id in worse if worse[id] == "not reproduced"} == {
-        *("m2-accuracy-gd", "m2-agnostic-gd", "m2-fedavg-gd", "m2-tch-gd", "m2-mirror-adaomd"),
+        *("m2-accuracy-gd", "m2-agnostic-gd", "m2-fedavg-gd", "m2-tch-gd", "m2-mirror-adaomd")
     }
     assert verdicts(drawn(monkeypatch, "fig6"))["fairer"] == "inconclusive"  # 11 of 24, as printed; a count
     fairer = drawn(monkeypatch, "fig6", m5_omd_gd={"agnostic_loss": -1.0, "accuracy_parity": -1.0})

@@ -80,8 +80,7 @@ def test_batches_are_those_of_a_plain_loop() -> None:
 
 
 @pytest.mark.parametrize(
-    "oracle",
-    [{}, {"oracle": "minibatch", "oracle.batch_size": 4}, {"oracle": "ema", "oracle.blocks": 2}],
+    "oracle", [{}, {"oracle": "minibatch", "oracle.batch_size": 4}, {"oracle": "ema", "oracle.blocks": 2}]
 )
 def test_a_run_is_the_same_alone(oracle: dict[str, Any]) -> None:
     problem = mobench.objectives(fit, dim=3, data=(A, B), batch_size=4, ideal=[0, 0])

@@ -760,10 +760,7 @@ def test_a_population_has_members() -> None:
         (lambda: NSGAII(mutation_mode="both"), "mutation_mode='both'"),
         (lambda: NSGAII(tournament="none"), "tournament='none'"),
         (lambda: NSGAII(mutation_prob=1.5), r"mutation_prob=1.5 must lie in \[0, 1\]; it is a probability"),
-        (
-            lambda: NSGAII(crossover_prob=-0.1),
-            r"crossover_prob=-0.1 must lie in \[0, 1\]; it is",
-        ),
+        (lambda: NSGAII(crossover_prob=-0.1), r"crossover_prob=-0.1 must lie in \[0, 1\]; it is"),
         (lambda: NSGAII(mutation_eta=0.5), "mutation_eta=0.5 must lie in"),
         (lambda: PSL(n_init=0), "n_init=0 must be at least 1"),
         (lambda: PSL(candidates=0), "candidates=0 must be at least 1"),

@@ -18,11 +18,7 @@ from mobench.errors import MobenchError, StoreError
 from mobench.report import build
 from mobench.report.__main__ import MARKERS, main
 from mobench.report.boards import score_boards
-from mobench.report.markdown import (
-    paper_markdown,
-    papers_markdown,
-    pictures_markdown,
-)
+from mobench.report.markdown import paper_markdown, papers_markdown, pictures_markdown
 from mobench.report.model import mark
 from mobench.report.papers import PaperInfo
 from mobench.report.reading import artifacts, collect
@@ -255,14 +251,7 @@ def test_pages_are_sound_and_self_contained(outputs: Path) -> None:
     assert path == outputs / "report" / "index.html"
     pages = every(outputs)
     kinds = {name.split("/")[0] for name in pages}
-    assert kinds == {
-        "index.html",
-        "boards.html",
-        "claims.html",
-        "data.html",
-        "artifacts",
-        "data",
-    }
+    assert kinds == {"index.html", "boards.html", "claims.html", "data.html", "artifacts", "data"}
     for name, page in pages.items():
         source = (path.parent / name).read_text()
         assert len(page.ids) == len(set(page.ids)), name

@@ -253,18 +253,11 @@ def rows_changed(change: Callable[[list[str]], list[str]]) -> Callable[[Path, Pa
     return swap
 
 
-def replaced(name: str) -> Callable[[Path, Path], None]:
-    """Puts the other job's file into the place of this one's."""
-
-    def swap(mine: Path, other: Path) -> None:
-        shutil.copy(other / name, mine / name)
-
-    return swap
-
-
-def all_replaced(mine: Path, other: Path) -> None:
-    shutil.rmtree(mine)
-    shutil.copytree(other, mine)
+def replaced(name: str) -> Callable[[Path, Path], Any]:
+    """Puts the other job's file into the place of this one's, or all of its files."""
+    if name:
+        return lambda mine, other: shutil.copy(other / name, mine / name)
+    return lambda mine, other: (shutil.rmtree(mine), shutil.copytree(other, mine))
 
 
 def meta_changed(name: str, value: object) -> Callable[[Path, Path], None]:
@@ -275,7 +268,7 @@ def meta_changed(name: str, value: object) -> Callable[[Path, Path], None]:
     return swap
 
 
-FOREIGN: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
+FOREIGN: dict[str, tuple[str, Callable[[Path, Path], Any]]] = {
     "rows of another job": ("final.csv", replaced("final.csv")),
     "a row twice": ("final.csv", rows_changed(lambda x: [x[0], x[1], x[1], *x[3:]])),
     "a column renamed": ("final.csv", rows_changed(lambda x: [x[0].replace("f_1", "h_1"), *x[1:]])),
@@ -283,7 +276,7 @@ FOREIGN: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
     "a number changed": ("final.csv", rows_changed(lambda x: [*x[:-1], x[-1].replace("5", "6")])),
     "facts of another job": ("meta.json", replaced("meta.json")),
     "facts without an identity": ("meta.json", meta_changed("identity", None)),
-    "everything of another job": ("meta.json", all_replaced),
+    "everything of another job": ("meta.json", replaced("")),
     "history of another job": ("history.parquet", replaced("history.parquet")),
     "solutions of another job": ("solutions.npz", replaced("solutions.npz")),
     "settings of another job": ("config.yaml", replaced("config.yaml")),
@@ -317,11 +310,7 @@ def two_jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_a_file_of_another_job_is_named_by_every_reader(
-    mobench: Run,
-    two_jobs: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
+    mobench: Run, two_jobs: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     file, swap = FOREIGN[name]
     mine, other = two_jobs

@@ -198,16 +198,13 @@ def test_a_value_of_the_method_that_is_varied_is_not_checked_against_the_others(
 
 
 def test_a_varied_job_of_the_command(mobench: Run) -> None:
-    result = mobench(
-        *BASE, "algorithm=qffl", "vary.q=[0.1,1.0]", "steps=2", "problem.hidden=8", "seeds=[0,25]"
-    )
+    command = (*BASE, "algorithm=qffl", "vary.q=[0.1,1.0]", "steps=2", "problem.hidden=8", "seeds=[0,25]")
+    result = mobench(*command)
     assert result.code == 0, result.err
     assert result.rows["q"].tolist() == [0.1, 0.1, 1.0, 1.0]
     assert result.rows["seed"].tolist() == [0, 25, 0, 25]
     table = [line.split() for line in result.out.splitlines() if line.endswith("2 of 2")]
     assert [line[line.index("last") - 1] for line in table] == ["0.1", "1"]  # a line each, no mean over them
-    again = mobench(
-        *BASE, "algorithm=qffl", "vary.q=[0.1,1.0]", "steps=2", "problem.hidden=8", "seeds=[0,25]"
-    )
+    again = mobench(*command)
     assert again.code == 0
     assert len(again.folders) == 1  # nothing is run twice

@@ -317,10 +317,7 @@ def balanced(M: int, P: int, g: torch.Generator) -> Tensor:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(
-    "name",
-    [*CANCELLING, "imtl_g", "config", "aligned_mtl"],
-)
+@pytest.mark.parametrize("name", [*CANCELLING, "imtl_g", "config", "aligned_mtl"])
 @pytest.mark.parametrize("rows", [collinear, crossed, pairs, repeated, with_zeros, low_rank, balanced])
 def test_a_direction_does_not_depend_on_the_order_of_the_rows(
     rows: Callable[[int, int, torch.Generator], Tensor], name: str, dtype: torch.dtype
