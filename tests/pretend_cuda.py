@@ -128,7 +128,7 @@ class Wrapped(torch.Tensor):
 
 
 def _loaded(inner: torch.Tensor, place: int) -> torch.Tensor:
-    """What a saved tensor of the device becomes."""
+    """The tensor of the device that a saved one becomes."""
     target = getattr(_local, "map_location", None)
     if isinstance(target, dict):
         target = target.get(f"cuda:{place}")
@@ -241,7 +241,7 @@ INDEX = {"index", "_unsafe_index", "index_put_", "index_put", "_index_put_impl_"
 
 
 class Operator(NamedTuple):
-    """What an operator's schema says. `mutable`: it writes to an operand; `in_place`: to its first one only,
+    """Facts of an operator's schema. `mutable`: it writes to an operand; `in_place`: to its first one only,
     which it returns, with the shape that it had.
     """
 
@@ -621,7 +621,7 @@ class _Generators:
 
 
 class _Module:
-    """What torch asks of a registered backend, of which it is one from now on, also outside of the blocks."""
+    """The module of a registered backend for torch, from now on also outside of the blocks."""
 
     def __getattr__(self, name: str) -> Any:
         if name in ("is_initialized", "is_available"):

@@ -1,4 +1,4 @@
-"""What is public, as lines of text:  python -m tests.public_api [--update]
+"""The public names as lines of text:  python -m tests.public_api [--update]
 
 docs/public.txt holds these lines; docs/stability.md says what they promise, and lists the modules.
 """
@@ -137,7 +137,7 @@ def lines() -> list[str]:
 
 
 def difference() -> str:
-    """What differs from the snapshot, as a diff; empty where nothing does."""
+    """The differences from the snapshot, as a diff; empty if there are none."""
     snapshot = SNAPSHOT.read_text().splitlines() if SNAPSHOT.exists() else []
     return "\n".join(difflib.unified_diff(snapshot, lines(), "docs/public.txt", "the code", lineterm="", n=0))
 

@@ -44,7 +44,7 @@ def last_state(patch: pytest.MonkeyPatch, **options: Any) -> tuple[dict[str, Any
 
 
 def directions(steps: int) -> Tensor:
-    """Of three runs: lengths from 1e-6 to 1e6, and one that is zero at times."""
+    """Gradients of three runs: lengths from 1e-6 to 1e6, and one that is zero at times."""
     rng = np.random.default_rng(0)
     gradients = torch.from_numpy(rng.standard_normal((steps, 3, 5)))
     gradients[:, 1] *= torch.logspace(-6, 6, steps, dtype=F64).unsqueeze(1)

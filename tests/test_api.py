@@ -1,6 +1,4 @@
-"""`mobench.run`, `mobench.load`, `mobench.objectives`: the command line's jobs from Python,
-and problems of one's own.
-"""
+"""`mobench.run`, `load` and `objectives`: the command line's jobs from Python, and one's own problems."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ each = pytest.mark.parametrize
 
 @pytest.fixture(autouse=True)
 def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the rows of a test go; the command line of the same test writes there as well."""
+    """The outputs folder of a test, into which its command line writes as well."""
     for name in WANDB:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "outputs"))

@@ -1,4 +1,4 @@
-"""What users of Python functions asked for: bounds and measures of their own, a front, several methods in one
+"""Wishes of users of Python functions: bounds and measures of their own, a front, several methods in one
 call, a method as an object, a list of runs.
 """
 

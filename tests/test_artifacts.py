@@ -54,7 +54,7 @@ FIG7 = ("+experiment=ferero/fig7", "logger=local")
 
 
 def check_folder(folder: Path, scale: str) -> list[dict[str, Any]]:
-    """What every artifact folder must hold. Returns the claims."""
+    """Checks the files of an artifact folder, and returns the claims."""
     names = {p.name for p in folder.iterdir()}
     assert {"claims.json", "provenance.json"} <= names
     assert {"figure.pdf", "figure.png"} <= names or {"table.csv", "table.md", "table.tex"} <= names
@@ -97,9 +97,7 @@ def check_folder(folder: Path, scale: str) -> list[dict[str, Any]]:
 
 
 def check_fonts(path: Path) -> None:
-    """Every font of a PDF is embedded, and none is of Type 3 (bitmaps and outlines that publishers
-    refuse).
-    """
+    """Every font of a PDF is embedded, and none is of Type 3 (outlines that publishers refuse)."""
     raw = path.read_bytes()
     assert raw.startswith(b"%PDF-")
     streams = [raw]
@@ -174,7 +172,7 @@ def explode_for(name: str) -> Any:
 
 
 def test_values_narrow_the_jobs_and_are_drawn_apart(mobench: Run) -> None:
-    """What was changed is in the provenance; it decides no claim, and the artifact's own drawing stays."""
+    """Changes are in the provenance and decide no claim; the artifact's own drawing stays."""
     result = mobench(*FIG7, "seeds=[0]", "steps=5", "algorithm.c_h=0.5")
     assert result.code == 0, result.err
     for job in result.folders:
@@ -282,9 +280,7 @@ def test_timed_jobs_run_alone(mobench: Run, planner: Any, monkeypatch: pytest.Mo
 def test_timed_jobs_are_read_where_all_were_kept(
     mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows in outputs never count; rows that come with the project do,
-    if they come all together and nothing else is there.
-    """
+    """Rows in outputs never count; rows of the project do, if they are complete and alone."""
     results = tmp_path / "results"
     for module in ("mobench.jobs.outcome", "mobench.cli.keep", "mobench.artifacts.freshness"):
         monkeypatch.setattr(f"{module}.results_root", lambda: results)
@@ -416,16 +412,14 @@ def plugged(launcher: str) -> bool:
 
 
 def jobs_at_once(root: Path, keys: set[str]) -> set[int]:
-    """How many jobs at once each of these jobs was told of."""
+    """Numbers of jobs at once that these jobs have recorded."""
     return {json.loads((root / "runs" / key / "meta.json").read_text())["at_once"] for key in keys}
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("paper", sorted({id.split("/")[0] for id in choices("experiment")}))
 def test_every_artifact_at_smoke_scale(paper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`+experiment=<paper>/all scale=smoke` draws everything in seconds; what needs the scale says so,
-    and lost runs are.
-    """
+    """`+experiment=<paper>/all scale=smoke` draws everything in seconds, and lost runs are said."""
     root = tmp_path / "outputs"
     announced = None
     launcher: tuple[str, ...] = ()

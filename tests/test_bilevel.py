@@ -300,9 +300,7 @@ def test_weights_are_those_of_enumeration_and_cvxpy(u: float, scale: float) -> N
 
 
 def test_weights_in_the_limits() -> None:
-    """[4] u = 0 with uniform r is min-norm, two objectives have a closed form,
-    large u picks the largest r_s phi_s; [5].
-    """
+    """[4] [5] u = 0 with uniform r is min-norm; two objectives have a closed form; u picks the largest."""
     rng = np.random.default_rng(2)
     J = torch.from_numpy(rng.standard_normal((1, S, 9)))
     F = torch.from_numpy(rng.uniform(0.5, 2.0, (1, S)))
@@ -482,9 +480,7 @@ def test_forum_follows_the_reference(
 def test_forum_lowers_the_gap_as_it_promises_and_is_mgda_without_one(
     quadratic: BilevelQuadratic, two: tuple[Runs, Tensor]
 ) -> None:
-    """[13] <grad q, dir> <= -rho |grad q|^2 where nu > 0;
-    a lower level that is constant leaves MGDA on (x, y).
-    """
+    """[13] <grad q, dir> <= -rho |grad q|^2 where nu > 0; a constant lower level leaves MGDA on (x, y)."""
     runs, x = two
     oracle = ValueGap(quadratic, runs, inner_steps=8, inner_step=0.05)
     theta = torch.cat([x, torch.randn(len(x), Q, generator=torch.Generator().manual_seed(1)).double()], dim=1)
@@ -624,9 +620,7 @@ def matrices(y: Tensor, d: int) -> np.ndarray:
 
 
 def test_cleaning_agrees_with_the_reference(cleaning: HyperCleaning) -> None:
-    """[14] Values, gradients, Hessian products and cross products, for two seeds in one batch,
-    full and on a batch.
-    """
+    """[14] Values, gradients, Hessian and cross products, for two seeds in one batch, full and sampled."""
     runs = runs_of([0.2, 0.3, 0.5], [0.5, 0.3, 0.2], seeds=(0, 4))
     bound = cleaning.bind(runs)
     d = cleaning.pixels
@@ -685,9 +679,7 @@ def test_cleaning_series_on_batches_is_the_reference(cleaning: HyperCleaning) ->
 
 @pytest.mark.parametrize("chosen", [[0, 1, 2, 3, 4, 5], [1, 0, 3, 4], [4, 1, 5], [0, 1, 2, 5, 4]])
 def test_cleaning_runs_may_lie_in_any_order(cleaning: HyperCleaning, chosen: list[int]) -> None:
-    """Runs of a seed at equal distances are read by slices, others by indices:
-    the rows are those of each run alone.
-    """
+    """Runs of a seed are read by slices or by indices: the rows are those of each run alone."""
     runs = runs_of([0.2, 0.3, 0.5], [0.5, 0.3, 0.2], [0.1, 0.1, 0.8], seeds=(0, 4))
     options: dict[str, Any] = {"inner_steps": 4, "lower_batch": 15, "method": "neumann", "neumann_batch": 5}
     x = torch.randn(6, 40, generator=torch.Generator().manual_seed(5)).double()
@@ -700,9 +692,7 @@ def test_cleaning_runs_may_lie_in_any_order(cleaning: HyperCleaning, chosen: lis
 
 
 def test_labels_are_wrong_where_they_should_be() -> None:
-    """[14] lambda = 0 gives all weights 1/2; shares within 3 sigma; a wrong label differs;
-    nested masks grow.
-    """
+    """[14] lambda = 0 gives weights 1/2; shares lie within 3 sigma; wrong labels differ; masks are nested."""
     problem = HyperCleaning(train_size=1000, validation_size=400, shrink=7)
     assert float(torch.sigmoid(problem.initial(runs_of(UNIFORM))).min()) == 0.5
     split = problem.labels_of(0)

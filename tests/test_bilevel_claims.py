@@ -1,6 +1,4 @@
-"""Criteria of the bilevel paper's claims: that they can fail, and what they say of flat effects,
-two readings and rates.
-"""
+"""Criteria of the bilevel paper's claims can fail; flat effects, two readings and rates are judged."""
 
 from __future__ import annotations
 
@@ -136,9 +134,7 @@ def claims_of(id: str, jobs: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_accuracies_at_their_ceiling_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At 100 % everywhere nothing is best of all, further, or larger; before,
-    all of it passed on 100.0 = 100.0.
-    """
+    """At 100 % everywhere nothing is best of all, further, or larger; 100.0 = 100.0 is no lead."""
     monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
     flat = rows_of(100.0, 100.0)
     claims = claims_of("mobl/fig1", {"pref": flat, "extreme": flat})
@@ -284,9 +280,7 @@ def test_slopes() -> None:
 
 
 def test_exact_squares_are_those_of_the_directions() -> None:
-    """|sum_s r_s lambda_s grad phi_s(x_k)|^2 from columns is that of the exact hypergradients at each
-    step.
-    """
+    """|sum_s r_s lambda_s grad phi_s(x_k)|^2 from columns is that of the exact hypergradients."""
     problem = BilevelQuadratic(gram=True)
     runs = Runs.product(torch.tensor([[0.4, 0.15, 0.15, 0.15, 0.15]], dtype=torch.float64), (0, 1))
     x = problem.initial(runs)
@@ -359,7 +353,7 @@ def test_terms_of_the_lower_level_have_the_mean_of_the_whole() -> None:
 
 
 def test_the_gram_matrix_times_a_factor_is_u_over_it() -> None:
-    """What the second reading rests on: c^2 times the Gram matrix gives the weights of u / c^2."""
+    """The second reading rests on this: c^2 times the Gram matrix gives the weights of u / c^2."""
     rng = torch.Generator().manual_seed(1)
     J = torch.randn(4, S, 7, generator=rng).double()
     F = torch.rand(4, S, generator=rng).double() + 0.5

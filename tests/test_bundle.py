@@ -57,7 +57,7 @@ def raw(files: Files) -> bytes:
 
 
 def checked(raw: bytes) -> Files:
-    """What `mobench verify` does before it runs anything."""
+    """The check that `mobench verify` makes before it runs anything."""
     files = archive.unpacked(raw)
     integrity.check(files)
     return files

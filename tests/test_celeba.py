@@ -1,6 +1,4 @@
-"""Attributes of pictures: the official layout of CelebA, made small, the generated stand-in,
-both networks and whole jobs.
-"""
+"""Attributes of pictures: CelebA's layout made small, the stand-in, both networks and whole jobs."""
 
 from __future__ import annotations
 
@@ -88,7 +86,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def again() -> None:
-    """What a new process would see."""
+    """The data as a new process would load them."""
     source._lists.cache_clear()
     source._faces.cache_clear()
 
@@ -335,7 +333,7 @@ def data_of(p: FaceAttributes, split: str = "train") -> tuple[Tensor, Tensor]:
 
 
 def scores(p: FaceAttributes, theta: Tensor, x: Tensor) -> Tensor:
-    """Of one network, by PyTorch's modules or the network of the project."""
+    """Scores of one network, by PyTorch's modules or the network of the project."""
     if p.model == "resnet18":
         return resnet("resnet18", 3, 16, p.n_objectives).logits(theta.unsqueeze(0), x.unsqueeze(0), "loop")[0]
     net = nn.Sequential(

@@ -1,6 +1,4 @@
-"""Each kind of check: holds, fails, at its boundary, of NaN;
-it writes its own measured values and tolerance.
-"""
+"""Each kind of check holds, fails, at its boundary and of NaN, and writes its values and tolerance."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def test_ranges_of_artifacts() -> None:
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_texts_of_the_papers_are_of_artifacts_and_called(paper: str) -> None:
-    """What drawing shows artifact by artifact, without drawing: every id is written in the paper's code."""
+    """Every id is written in the paper's code, as drawing would show artifact by artifact."""
     folder = paths.experiments() / paper
     artifacts = {path.stem for path in (conf_dir() / "experiment" / paper).glob("*.yaml")}
     read = yaml.safe_load((folder / "claims.yaml").read_text())

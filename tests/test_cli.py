@@ -1,6 +1,4 @@
-"""The command line: every kind of bad input is one clear message, sweeps, help,
-what it prints and imports.
-"""
+"""The command line: bad input is one clear message; sweeps, help, output and imports."""
 
 from __future__ import annotations
 

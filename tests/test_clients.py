@@ -157,7 +157,7 @@ def test_degrees_become_quarter_turns(digits: Images) -> None:
 
 
 def test_a_turn_is_against_the_clock_and_exact(digits: Images) -> None:
-    """What the field's text says: the last column becomes the first row, pixel by pixel."""
+    """The last column becomes the first row, pixel by pixel, as the field's text says."""
     x = digits.train[:3]
     for turns in partition(digits, "rotation", 4, rotations=[0, 90, 180, 270]).turns:
         expected = x.numpy()
@@ -269,9 +269,7 @@ def test_refused(name: str, digits: Images) -> None:
 
 
 def test_a_client_whose_classes_are_too_small(digits: Images) -> None:
-    """With 29 clients classes 1 (28 test images), 2 and 7 (26) are empty everywhere:
-    who draws only them has nothing.
-    """
+    """With 29 clients classes 1, 2 and 7 are empty everywhere: who draws only them has nothing."""
     with pytest.raises(
         ConfigError, match=r"client \d+ would have no test images.* classes \[[127]\] there are at most 2"
     ):

@@ -198,9 +198,7 @@ def test_a_copy_changes_no_score_and_no_order() -> None:
 
 
 def test_a_method_against_its_copy() -> None:
-    """False positives of test and interval in 200 repetitions: the expected rate is 5 %, of which 17 is the
-    97.5 % point.
-    """
+    """False positives in 200 repetitions: the expected rate is 5 %, of which 17 is the 97.5 % point."""
     calls = intervals = 0
     for repetition in range(200):
         rng = np.random.default_rng(repetition)
@@ -501,9 +499,7 @@ class Signed(Weighting):
 
 
 def rows_of_signed(problem: str, sign: float, root: Path) -> pd.DataFrame:
-    """Rows of that method on a problem of the board `single`, by all rules of the protocol: linear
-    scalarization has the same budget and the same trials.
-    """
+    """Rows of that method on a problem of the board `single`, with the trials of linear scalarization."""
     jobs = planned.of_pair(table(), "single", problem, "ls", compose.compose)
     (overrides,) = jobs.values()
     config = compose.compose([*overrides, "logger=local"])
@@ -567,7 +563,7 @@ def test_separated_pairs_are_those_of_every_interval() -> None:
 
 
 def test_a_lead_needs_an_interval() -> None:
-    """Of methods that differ by noise alone none leads, whatever is first, and no difference is named."""
+    """No method leads among those that differ by noise alone, and no difference is named."""
     ranked = made(np.random.default_rng(1).normal(0.5, 0.1, (4, 9, 3, 10)))
     assert ranked.leader is None
     assert set(ranked.close) == set(ranked.methods[1:])
@@ -577,9 +573,7 @@ def test_a_lead_needs_an_interval() -> None:
 
 
 def test_separated_pairs_keep_their_order() -> None:
-    """The protocol's second version accepts a rerun of the same methods on nearly all of 20 boards, and
-    one that has nothing to do with the first run on none.
-    """
+    """A rerun of the same methods is accepted on nearly all of 20 boards, unrelated ones on none."""
     accepted = unrelated = 0
     for seed in range(20):
         first = made(board(methods=8, seed=seed))
@@ -628,7 +622,7 @@ def test_a_board_by_angle_ranks_methods_that_follow_preferences() -> None:
 
 
 def test_budgets_are_compared_on_the_same_problems() -> None:
-    """Those with all ranking problems, and where one has fewer, all budgets on the problems of that one."""
+    """Budgets with all ranking problems, and all budgets on the problems of one that has fewer."""
     names = ranking("preference")
     every = made(board(methods=3)).rows
 

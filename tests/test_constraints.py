@@ -80,9 +80,7 @@ def test_constraints_of_the_problem_come_first() -> None:
 
 
 def test_a_sample_and_its_averages() -> None:
-    """On a minibatch, constraints are those of the same batch;
-    averages of objectives give averages of constraints.
-    """
+    """Constraints of a minibatch are those of the batch; averages are averages of constraints."""
     inner = Epochs(PROBLEM, RUNS, batch_size=16)
     oracle = LossCap(inner, PROBLEM, RUNS, value=0.5)
     x = oracle.initial(RUNS)
@@ -163,9 +161,7 @@ def test_toys_have_their_closed_forms() -> None:
 @pytest.mark.parametrize("method", [FERERO, FEREROSA])
 @pytest.mark.parametrize("line", ["ray", "none"])
 def test_ferero_takes_caps_as_constraints_as_its_own_bounds(method: Any, line: str) -> None:
-    """Caps as constraints of the problem, and the same bounds as an option of the method: one trajectory,
-    and it meets them.
-    """
+    """Caps of the problem, and the same as options of the method: one trajectory, and it meets them."""
     runs = Runs.product(torch.tensor([[0.3, 0.7]], dtype=F64), [0, 1])
     start = Exact(PROBLEM, runs).initial(runs)
     low = Exact(PROBLEM, runs).exact(start).amin(0)

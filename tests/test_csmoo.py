@@ -32,9 +32,7 @@ LAST = {"last": Last()}
 
 @dataclass
 class Path:
-    """x (R, T+1, P), y (R, T+1, q), infeasible (R, T): which surrogates had no feasible point;
-    the final state.
-    """
+    """x (R, T+1, P), y (R, T+1, q), infeasible (R, T) for surrogates without a feasible point; last state."""
 
     x: np.ndarray
     y: np.ndarray
@@ -132,9 +130,7 @@ def scalarisation(runs: Runs, r: int, M: int) -> dict[str, Any]:
     ("name", "M"), [(n, 2) for n in METHODS] + [(n, 3) for n in ("basic", "csmoo1", "csmoo2")]
 )
 def test_path_on_the_noisy_variable(name: str, M: int) -> None:
-    """From inside and outside of the feasible interval;
-    the forms of a step at an infeasible surrogate all occur.
-    """
+    """From inside and outside of the feasible interval; all steps at infeasible surrogates occur."""
     algorithm, run, options = METHODS[name]
     runs, theta = gaussian_runs(M, ROWS[M])
     oracle, inputs = gaussian_pair(ConstrainedGaussian(objectives=M), runs, theta, 1, steps := 24)
@@ -226,9 +222,7 @@ def test_cvxpy_gives_the_same_path(algorithm: Algorithm) -> None:
 def pls_pair(
     problem: PLS, runs: Runs, steps: int, batch: int = 4, **options: Any
 ) -> tuple[EMA, Tensor, Callable[[int], tuple[Any, ...]]]:
-    """The oracle, the starts, and for run r the first arguments of a reference loop on the oracle's own
-    draws.
-    """
+    """The oracle, the starts, and run r's first arguments of a reference loop on the oracle's draws."""
     oracle = EMA(problem, runs, Minibatch(problem, runs, batch_size=batch), **options)
     bound = oracle.inner.problem
     theta = bound.initial(runs)

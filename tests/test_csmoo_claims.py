@@ -1,6 +1,4 @@
-"""Criteria of CSMOO's claims: on rows made by hand each can hold, hold in part and fail;
-and what their reasons say is true.
-"""
+"""Criteria of CSMOO's claims: on rows made by hand each can hold, hold in part and fail."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ SEEDS = 20
 
 @dataclass
 class Rows:
-    """What claims read of a job: x (L, S, T) of L preferences and S seeds on the synthetic problem."""
+    """Columns of a job for claims: x (L, S, T) of L preferences and S seeds on the synthetic problem."""
 
     x: np.ndarray
     lams: Sequence[tuple[float, float]]
@@ -79,9 +77,7 @@ LAMS = ((0.3, 0.7), (0.5, 0.5))
 
 
 def good(met: float = 0.5) -> Rows:
-    """From 1 to the optimum, feasible from step 5 on, a little noise of their own;
-    a share of seeds met infeasibility.
-    """
+    """From 1 to the optimum, feasible from step 5 on, with a little noise; some seeds met infeasibility."""
     rng = np.random.default_rng(0)
     best = ConstrainedGaussian().optimum(torch.tensor(LAMS, dtype=torch.float64))[0].numpy()
     x = best[:, None, None] + (1.0 - best)[:, None, None] * np.exp(-STEPS / 2.0)
@@ -254,9 +250,7 @@ def test_a_local_solution_that_is_dominated() -> None:
 
 
 def test_analytic_ideal_point_leaves_no_negative_value() -> None:
-    """What the reason of fig2's negative-values says:
-    of averages of shared samples one at least is not below z.
-    """
+    """At least one average of shared samples is not below z, as fig2's negative-values says."""
     runs = CoreRuns.product(from_rays_deg([9.0, 30.0, 60.0, 81.0]), tuple(range(25)))
     problem = ConstrainedGaussian(ideal="analytic")
     oracle = EMA(problem, runs, Minibatch(problem, runs, batch_size=1))

@@ -1,6 +1,4 @@
-"""Problems of expectations with constraints: closed forms against samples,
-differences and printed numbers.
-"""
+"""Problems of expectations with constraints: closed forms against samples and printed numbers."""
 
 from __future__ import annotations
 

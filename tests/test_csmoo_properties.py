@@ -1,6 +1,4 @@
-"""What CSMOO, its averaged oracles and its problems promise: averages, fixed points, limits, symmetries,
-bookkeeping.
-"""
+"""Properties of CSMOO, its averaged oracles and its problems: averages, fixed points, symmetries."""
 
 from __future__ import annotations
 
@@ -247,9 +245,7 @@ END = 0.650080
 
 @pytest.mark.parametrize("algorithm", METHODS, ids=NAMES)
 def test_an_active_constraint(algorithm: Algorithm) -> None:
-    """(e) 16: weights (.1, .9) with the analytic z: the first constraint binds,
-    its multiplier is that of f_2' = -mu g'.
-    """
+    """(e) 16: weights (.1, .9), analytic z: the first constraint binds, its multiplier is that of f_2'."""
     runs = runs_of([[0.1, 0.9]], [0])
     x, V = ANALYTIC.optimum(runs.weights)
     assert abs(x.item() - END) < 1e-6
@@ -265,9 +261,7 @@ def test_an_active_constraint(algorithm: Algorithm) -> None:
 
 
 def test_the_penalty_is_exact_above_the_multiplier_and_not_below() -> None:
-    """(e) 16, beta* of Theorem 2 is .2066 here: a smaller beta leaves a violation,
-    that of the penalised optimum.
-    """
+    """(e) 16, beta* of Theorem 2 is .2066 here: a smaller beta leaves the penalised optimum's violation."""
     runs = runs_of([[0.1, 0.9]], [0])
     theta = torch.full((1, 1), 0.5, dtype=F64)
     ends = {}

@@ -104,7 +104,7 @@ def test_hard_digits_are_turned_and_noisy() -> None:
 
 
 def test_another_process_makes_the_same_data() -> None:
-    """Of pictures and of clients; what embedded data do not need is not imported."""
+    """Pictures and clients are the same; modules that embedded data do not need are not imported."""
     code = "from mobench.data import *\nfrom mobench.data.clients import partition\nimport sys\n"
     code += "print(multi_images('digits', 'digits_hard', '', shifts=(0, 0)).digest)\n"
     code += "print(partition(load_images('digits', ''), 'partial', classes_per_client=2).digest)\n"
@@ -134,9 +134,7 @@ def test_pictures_of_embedded_sets(pair: tuple[str, str]) -> None:
 
 
 def test_the_recipe_with_two_sets() -> None:
-    """The draws in their order: what a picture of a published digest consists of can be told without this
-    package.
-    """
+    """The draws in their order: the contents of a published digest can be told without this package."""
     data = multi_images("digits", "digits_hard", "", shifts=(0, 0))
     for split in SPLITS:
         (x, y), (z, w) = (split_of(load_images(name, ""), split) for name in ("digits", "digits_hard"))
@@ -355,9 +353,7 @@ def contents() -> dict[str, np.ndarray]:
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A root with packed MNIST and Fashion-MNIST of 20 + 10 random images,
-    which pass for the official ones.
-    """
+    """A root with packed MNIST and Fashion-MNIST of 20 + 10 random images, taken for the official ones."""
     from torchvision.datasets import MNIST, FashionMNIST
 
     monkeypatch.setattr(base, "COUNTS", SMALL)
@@ -547,9 +543,7 @@ def colours(n: int, key: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def small_batches(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, ...]:
-    """Six files of seven images in the official format, which pass for the official ones;
-    what `load_images` should give.
-    """
+    """Six files of seven images that pass for the official ones; returns their contents."""
     from torchvision.datasets import CIFAR10
 
     folder = root / FOLDERS["batches"]
@@ -596,9 +590,7 @@ def npz(**arrays: np.ndarray) -> bytes:
 
 
 def small_mosaics(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, ...]:
-    """Three files of ten images and their labels, which pass for the subset;
-    what `load_images` should give.
-    """
+    """Three files of ten images and their labels that pass for the subset; returns their contents."""
     folder = root / FOLDERS["mosaics"]
     folder.mkdir(parents=True)
     monkeypatch.setattr(base, "MOSAICS", WEBP)
@@ -862,7 +854,7 @@ def test_nothing_is_downloaded_twice(
 def test_a_set_of_pictures_is_written(
     small: Path, capsys: pytest.CaptureFixture[str], offline: list[str]
 ) -> None:
-    """What a user reads with NumPy alone is what the problems train on."""
+    """The file that a user reads with NumPy alone holds the data that the problems train on."""
     assert main(["multi_mnist", "multi_fashion_mnist", "--root", str(small)]) == 0
     assert not offline
     out = capsys.readouterr().out.splitlines()
@@ -876,7 +868,7 @@ def test_a_set_of_pictures_is_written(
 
 @pytest.mark.parametrize("damage", ["missing", "truncated"])
 def test_download(damage: str, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a mirror sends is stored, checked and read; of the other files nothing is asked."""
+    """A mirror's file is stored, checked and read; the other files are not requested."""
     target = tmp_path / "target"
     source = raw(small)
     shutil.copytree(source, raw(target))

@@ -47,9 +47,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def commands(page: Path) -> Iterator[tuple[list[str], bool]]:
-    """Arguments of each `mobench` line of a page's shell blocks,
-    and whether the page says that it is refused.
-    """
+    """Arguments of each `mobench` line of a page's shell blocks, and whether it is refused."""
     for block in blocks(page, "bash"):
         for line in block.splitlines():
             words = shlex.split(line, comments=True)

@@ -200,7 +200,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def wanted_by_the_loader(name: str, root: Path) -> bool:
-    """Whether reading fails for want of a file; files of no content fail otherwise."""
+    """Tells whether reading fails for want of a file; files of no content fail otherwise."""
     with pytest.raises(DataError) as caught:
         (load_fewshot if name == "cifar100" else load_images)(name, root)
     return f"data={name} needs" in str(caught.value)

@@ -1,6 +1,4 @@
-"""Experiment files of a user's own: single jobs, sweeps and lists of jobs,
-found by --config-dir and hydra.searchpath.
-"""
+"""Experiment files of a user: jobs, sweeps and lists, by --config-dir and hydra.searchpath."""
 
 from __future__ import annotations
 

@@ -385,9 +385,7 @@ def test_fedfv_on_conflicts(alpha: float, P: int) -> None:
 
 
 def test_fedfv_where_gradients_cancel() -> None:
-    """The mean is 0, and |mean|^2 of the Gram matrix what rounding leaves, of either sign: no step,
-    and a finite one.
-    """
+    """The mean is 0, and |mean|^2 of the Gram matrix is rounding of either sign: a finite step of 0."""
     rng = np.random.default_rng(0)
     J = rng.standard_normal((200, 3, 5))
     J[:, 2] = -J[:, 0] - J[:, 1]
@@ -805,9 +803,7 @@ COLUMNS = {
 
 
 def measured(p: FederatedImages, theta: Tensor, seed: int) -> tuple[dict[str, float], list[float]]:
-    """One run's columns and training losses: one module, one client,
-    one image after the other in torch's own functions.
-    """
+    """One run's columns and training losses by one module, client by client, in torch's own functions."""
     side = 28 // p.shrink
     net = module(theta, side * side, p.hidden)
     results: dict[str, Any] = {}
@@ -989,9 +985,7 @@ def test_a_job_and_its_facts(mobench: Run) -> None:
 
 
 def test_recorded_losses_are_those_of_the_clients(tmp_path: Path) -> None:
-    """Under PropFair too, where the method sees another function of them;
-    with and without record.evaluate.
-    """
+    """Under PropFair too, where the method sees another function; with and without record.evaluate."""
     for evaluate in (True, False):
         config = composed(*SMOKE, *SMALL, "algorithm=propfair", "algorithm.baseline=3.0", "seeds=[0,25]")
         config = changed(config, {"dtype": "float64", "record.evaluate": evaluate})
@@ -1073,9 +1067,7 @@ def test_local_steps_refuse_batches_of_nothing() -> None:
 
 
 def test_local_steps_refuse_a_problem_that_cannot_be_differentiated() -> None:
-    """Values of many images are computed without a graph: refused when the oracle is made,
-    not in the first round.
-    """
+    """Values of many images have no graph: refused when the oracle is made, not in the first round."""
     with pytest.raises(
         CompatibilityError,
         match=r"oracle=local_steps would need a graph of all samples of MultiMNIST.*oracle=epochs",

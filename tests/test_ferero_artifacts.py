@@ -1,6 +1,4 @@
-"""What FERERO's artifacts count as arriving, and how their verdicts come about: on made-up rows,
-so that each can fail.
-"""
+"""Arrivals and verdicts of FERERO's artifacts on made-up rows, so that each can fail."""
 
 from __future__ import annotations
 
@@ -489,9 +487,7 @@ def test_lines_and_rays_are_compared_where_both_runs_finished() -> None:
 
 
 def test_a_constraint_that_does_not_hold_fails() -> None:
-    """Nearer than linear scalarization is not on the constraint;
-    a bound that nobody breaks decides nothing.
-    """
+    """Nearer than linear scalarization is not on the constraint; an idle bound decides nothing."""
 
     def judged(ours: Any, embedded: bool = False) -> dict[str, str]:
         a = artifact({}, scale="laptop", name="table3")

@@ -331,9 +331,7 @@ def test_adaptive_direction_is_scale_invariant_and_the_simplex_is_not(M: int) ->
 
 
 def test_scale_invariance_with_an_equality_that_is_rescaled_too() -> None:
-    """f4, second part: H = 0, one row for three objectives,
-    so that the direction is not fixed by the constraint.
-    """
+    """f4, second part: H = 0, one row for three objectives, so that the constraint leaves a choice."""
     F, J, _ = feasible_problem(3, 5)
     scale = torch.tensor([1.0, 7.0, 0.05], dtype=FLOAT)
     worst = {}
@@ -474,9 +472,7 @@ def test_weak_optimum_is_left_in_the_adaptive_domain_only(M: int, inner: str) ->
 
 
 def test_weak_optimum_with_a_gradient_is_a_ray_of_multipliers() -> None:
-    """Corrections b4/b3: (AF)_1 = 0, so lf_2 = 1 and lf_1 = max(0, -K_12/K_11):
-    d is -g_2 made harmless to f_1.
-    """
+    """Corrections b4/b3: (AF)_1 = 0, so lf_2 = 1, lf_1 = max(0, -K_12/K_11): d spares f_1."""
     F, J = random(40, 2, 10)
     F[:, 0] = 0.0
     s = solve(FERERO(line="none"), F, J)
@@ -596,9 +592,7 @@ def test_violated_inequalities_at_every_scale_of_the_gradients(name: str, domain
 
 @pytest.mark.parametrize("domain_name", ["adaptive", "simplex"])
 def test_an_inequality_with_slack_does_not_matter_however_small_the_gradients(domain_name: str) -> None:
-    """|c_g G| must not be the unit in which the gradients of the objectives are judged: no row,
-    the same weights.
-    """
+    """|c_g G| must not be the unit in which the gradients of the objectives are judged."""
     F, J = random(100, 10, 12)
     for scale in SCALES[:-2]:
         without = solve(FERERO(line="none", domain=domain_name), F, scale * J)
@@ -643,9 +637,7 @@ def test_degenerate_gradients_with_violated_inequalities(M: int, kind: str) -> N
 @pytest.mark.parametrize("cone", ["pareto", A4.tolist()])
 @pytest.mark.parametrize("domain_name", ["adaptive", "simplex"])
 def test_a_converged_run_goes_on_without_failures(cone: Any, domain_name: str) -> None:
-    """At the optimum H and the reduced Gram matrix are zero up to rounding, of either sign:
-    still a solved program.
-    """
+    """At the optimum H and the reduced Gram matrix are zero up to rounding, which is a solved program."""
     path = simulate(TOY, FERERO(step_size=0.5, cone=cone, domain=domain_name), runs_at(57.0, 45.0, 33.0), 200)
     assert path.state["fail"].tolist() == [0, 0, 0]
     assert np.abs(path.x[:, -1] - path.x[:, -2]).max() < 1e-12
@@ -664,9 +656,7 @@ def test_a_constraint_that_nothing_can_move_is_reported(M: int) -> None:
 
 @pytest.mark.parametrize("M", [2, 3, 5])
 def test_no_solution_is_proved_where_highs_finds_none(M: int) -> None:
-    """B_h J with rows that vanish or depend on each other, on and off the ray:
-    proved exactly where the LP is infeasible.
-    """
+    """B_h J with vanishing or dependent rows, on and off the ray: proved where the LP is infeasible."""
     R = 40
     F, J = random(R, M, 17)
     prefs = spread(R, M)
@@ -1043,9 +1033,7 @@ def test_a_merit_that_cannot_be_computed_is_refused() -> None:
 
 @pytest.mark.parametrize("M", [2, 3, 10])
 def test_epo_non_uniformity(M: int) -> None:
-    """f14: with gain 1 and no floor the weights sum to mu = sum h log(M h): >= 0,
-    and 0 exactly on the ray.
-    """
+    """f14: with gain 1 and no floor the weights sum to mu = sum h log(M h): 0 exactly on the ray."""
     F, J = random(30, M, 18)
     prefs = spread(30, M)
     on_ray = ray(prefs[:10]) * torch.linspace(0.1, 2.0, 10, dtype=FLOAT)[:, None]

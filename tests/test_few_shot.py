@@ -1,6 +1,4 @@
-"""Few-shot learning: classes and episodes, the network's two hand-written passes,
-both levels against autograd.
-"""
+"""Few-shot learning: classes, episodes, the network's hand-written passes, levels against autograd."""
 
 from __future__ import annotations
 

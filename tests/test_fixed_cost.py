@@ -1,4 +1,4 @@
-"""What a job costs beside its steps: one composition for each choice of groups, torch only if it is used."""
+"""The cost of a job beside its steps: one composition for each choice of groups, torch only if used."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def of_hydra(overrides: list[str]) -> DictConfig:
 
 
 def shown_config(load: Any, overrides: list[str]) -> str:
-    """What comes of a command: values in their order, interpolations and types; or the message."""
+    """The values of a command in their order, with interpolations and types; or its message."""
     try:
         config = load(overrides)
         node = OmegaConf.to_container(config, resolve=False)

@@ -1,6 +1,4 @@
-"""Nodes of JSON and YAML that have another form than expected: one sentence with file and key, never a
-traceback, and no other job pays for it.
-"""
+"""JSON and YAML of another form than expected: one sentence with file and key, never a traceback."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ FINE = ["algorithm=ls"]
 
 
 def captured(read: Callable[..., Any], *arguments: Any) -> tuple[Any, str]:
-    """What a function returns, or None and what its error says."""
+    """The value that a function returns, or None and the message of its error."""
     try:
         return read(*arguments), ""
     except MobenchError as error:
@@ -212,7 +210,7 @@ def test_only_parts_of_a_job_are_built(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Of a job that failed and is run again; a file that the class would make is not there."""
+    """A failed job is run again; a file that the class would make is not there."""
     mark = tmp_path / "mark"
     config = finished[0].config()
     node = {"_target_": target, "filename": str(mark)}

@@ -168,7 +168,7 @@ def gap(a: pd.DataFrame, b: pd.DataFrame) -> float:
 
 @pytest.mark.parametrize("name", ["upgrad", "dualproj", "cagrad", "nash_mtl"])
 def test_gradients_opposed_up_to_rounding(name: str) -> None:
-    """What the Gram matrix does not decide is solved from rows on the device, with sums in float64."""
+    """Programs that the Gram matrix does not decide are solved from rows on the device in float64."""
     J = torch.randn(3, 6, 20, generator=torch.Generator().manual_seed(0)).movedim(0, 1).contiguous()
     J[:, 1] = -0.7 * J[:, 0]
     F = torch.ones(6, 3, dtype=torch.float64)
@@ -230,7 +230,7 @@ def gaps(a: Tables, b: Tables) -> float:
 
 
 def too_far(config: dict[str, Any], folder: Path) -> str:
-    """What is wrong with a pair's rows on the device; empty if nothing is.
+    """The difference of a pair's rows on the device that is too large; empty if none is.
 
     They may differ from the CPU's by 1e-10 in float64 and by 1e-5 in float32. Some rows are so badly
     conditioned that rounding alone changes them by more: a start moved to neighbouring floating-point
@@ -270,7 +270,7 @@ def too_far(config: dict[str, Any], folder: Path) -> str:
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_rows_are_those_of_the_cpu(problem: str, planner: Planner, tmp_path: Path) -> None:
-    """Of every method that fits the problem; on a pretended GPU of two, which are others for each problem.
+    """Every method that fits the problem; on a pretended GPU two, which are others for each problem.
     tests/contract/test_device.py tries every method.
     """
     names = choices("algorithm") if REAL else cases.kinds()
@@ -616,7 +616,7 @@ def test_the_arithmetic_of_a_job(tf32: bool) -> None:
 def test_queued_work_is_training_time(
     planner: Planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a GPU still has to do when the last step has been given to it counts."""
+    """Work that is left on a GPU after the last step counts as training time."""
     config = composed(planner, "problem=vlmop2", "algorithm=ls", *SHORT)
     with device():
         monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: time.sleep(0.2))

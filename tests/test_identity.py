@@ -56,7 +56,7 @@ def test_a_field_that_came_later_leaves_kept_jobs_alone() -> None:
 
 
 def test_options_of_the_public_script_leave_kept_jobs_alone() -> None:
-    """Those of the method, of the oracle and of the problem, each at the value that kept jobs had."""
+    """Options of the method, the oracle and the problem, each at the value that kept jobs had."""
     base = ("protocol=multi_mnist", "algorithm=ferero_public_code", "scale=smoke")
     former = ["algorithm.line_start=1.0", "algorithm.doubled=false"]
     former_identity = identity(make_job(composed(*base, *former)))

@@ -1,6 +1,4 @@
-"""Pictures with two labels: the stacked networks,
-batches of epochs and whole trajectories against one model at a time.
-"""
+"""Pictures with two labels: stacked networks, batches of epochs and trajectories against one model."""
 
 from __future__ import annotations
 
@@ -138,9 +136,7 @@ def test_losses_and_gradients_are_those_of_single_models(
 def test_hessian_products_are_those_of_single_models(
     name: str, execution: str, limit: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three chunks, the last one shorter; runs of two seeds in parts of at most `limit`,
-    and of at most two.
-    """
+    """Three chunks, the last one shorter; runs of two seeds in parts of at most `limit` and of two."""
     monkeypatch.setattr(products, "CACHED", products.CACHED // (12 if name == "small" else 2))
     p = tiny(model=name, execution=execution, max_batch_runs=limit)
     reference = module(name)
@@ -167,9 +163,7 @@ def test_hessian_products_are_those_of_single_models(
 
 @pytest.mark.parametrize("limit", [None, 2])
 def test_answers_do_not_depend_on_those_before(limit: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a point in closed form, in any order and again: memory is reused within an answer,
-    never by the next.
-    """
+    """A point in closed form, in any order and again: memory is reused within an answer only."""
     monkeypatch.setattr(products, "CACHED", products.CACHED // 12)
     p = tiny(model="small", execution="products", max_batch_runs=limit)
     runs = runs_at(*RAYS, seeds=(3, 1))

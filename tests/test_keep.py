@@ -1,6 +1,4 @@
-"""Rows that come with the project: written by `mobench keep`, found by `mobench`,
-never touched by it.
-"""
+"""Rows that come with the project are written by `mobench keep` and found, not touched, by `mobench`."""
 
 from __future__ import annotations
 
@@ -135,9 +133,7 @@ def test_kept_rows_are_drawn_without_training(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Keeping notes the overrides; --draw draws with them,
-    and refuses where rows are missing instead of training.
-    """
+    """Keeping notes the overrides; --draw uses them, and refuses where rows are missing."""
     drawn = mobench("+experiment=ferero/fig7", "steps=3", "logger=local")
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(drawn.root))
     (made,) = (drawn.root / "other_settings/ferero").iterdir()

@@ -1,4 +1,4 @@
-"""What docs/methods.md says of a method is what its class declares; a new method may lack its row."""
+"""The rows of docs/methods.md agree with the classes; a new method may lack its row."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def compiled(F: np.ndarray, ref: np.ndarray) -> float:
 
 @pytest.mark.parametrize("M", [3, 4, 5, 6, 7, 12])
 def test_compiled_volumes_equal_inclusion_exclusion(M: int) -> None:
-    """Of points in general position, and of points on a coarse grid, which share most coordinates."""
+    """Points in general position, and points on a coarse grid, which share most coordinates."""
     rng = np.random.default_rng(M)
     ref = np.full(M, 4.0)
     for _ in range(10):
@@ -78,7 +78,7 @@ def test_the_hypervolume_of_a_cube_with_arms_is_a_polynomial(M: int) -> None:
 
 
 def test_the_hypervolume_of_a_product_of_sets_is_the_product_of_their_hypervolumes() -> None:
-    """Of 125 points of six objectives: three staircases of five steps, every step with every other."""
+    """125 points of six objectives: three staircases of five steps, every step with every other."""
     stairs = [(i / 5, (4 - i) / 5) for i in range(5)]  # 15 squares of side 1 / 5
     F = np.array([sum(steps, ()) for steps in itertools.product(stairs, repeat=3)])
     assert hypervolume(F, [1.0] * 6) == pytest.approx((15 / 25) ** 3, rel=1e-13)

@@ -1,6 +1,4 @@
-"""Broken files, sizes, threads,
-terminals and folders that are not what they should be.
-"""
+"""Broken files, sizes, threads, terminals and folders that are not what they should be."""
 
 from __future__ import annotations
 
@@ -173,9 +171,7 @@ def test_a_working_folder_that_is_gone(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_while_the_program_is_imported(tmp_path: Path) -> None:
-    """Its exit code is 130, also where what is being imported makes another error of it,
-    or Python remembers the signal.
-    """
+    """The exit code is 130, also where the import makes another error of it."""
     (tmp_path / "sitecustomize.py").write_text(
         "import signal, sys\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # what nohup and background jobs ignore

@@ -1,6 +1,4 @@
-"""What MLM-CMOO promises: invariants of a step, known answers, limits, symmetries,
-what is printed and what is refused.
-"""
+"""Properties of MLM-CMOO: invariants of a step, known answers, limits, symmetries, refusals."""
 
 from __future__ import annotations
 

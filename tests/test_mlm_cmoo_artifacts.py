@@ -111,7 +111,7 @@ class Claims:
 
 
 def judged(mlm: list[Levels], nsga2: list[Levels], psl: list[Levels]) -> dict[str, dict[str, Any]]:
-    """What Table 1 says of such runs at the paper's scale."""
+    """The claims of Table 1 about such runs at the paper's scale."""
     a: Any = Claims()
     runs: Any = (mlm, {"NSGA-II": nsga2, "PSL": psl})
     judge(a, Times((0.01, 0.001), *runs))

@@ -61,9 +61,7 @@ def test_a_curve_is_the_mean_of_the_runs_that_finished() -> None:
 
 
 def printed(key: str, job: str, output: str) -> str:
-    """The column of Table 2 whose means a job's output gets;
-    the last iterate has those of the adaptive average.
-    """
+    """The column of Table 2 of a job's output; the last iterate has that of the adaptive average."""
     kind = job[-2:]
     names = {"mean": f"omd_{kind}", "adaptive": f"ada_{kind}", "last": f"ada_{kind}"}
     pair = (names[output], {"last": "adaptive"}.get(output, output)) if job[:3] in OUTPUTS else (job, "last")
@@ -369,9 +367,7 @@ def test_selection_of_fedfv_can_fail(
 
 
 def test_wall_time_is_at_least_training(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a job was resumed from a checkpoint that did not carry the wall time,
-    and where its rows are of such a job.
-    """
+    """A resumed job whose checkpoint did not carry the wall time, and rows that come from one."""
     meta = {"seconds_train": 5150.0, "seconds_evaluate": 2.0, "seconds_wall": 1542.0}
     rows = JobRows(JobFolder(Path("made up")))
     rows.__dict__["meta"] = meta
@@ -442,9 +438,7 @@ def test_stored_set_of_vlmop2_is_counted_by_the_output_rule_as_well(monkeypatch:
 
 
 def test_constants_of_the_convex_problem() -> None:
-    """f is convex, its constants are reached and not passed by any term,
-    and the linear program finds the smallest maximum.
-    """
+    """f is convex, no term passes its constants, and the linear program finds the smallest maximum."""
     problem = theory.Deviations(n=3, samples=5)
     rng = np.random.default_rng(0)
     x = torch.from_numpy(
@@ -487,9 +481,7 @@ def bounds(monkeypatch: pytest.MonkeyPatch, **change: Any) -> dict[str, str]:
 
 
 def test_bounds_hold_and_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the theorems' steps; not where theta hardly moves,
-    nor with Lemma 1 where dominance is turned round.
-    """
+    """With the theorems' steps; not where theta hardly moves, nor where dominance is turned round."""
     good = bounds(monkeypatch)
     assert {good[id] for id in ("pgd-bound", "eg-bound", "lemma", "instances")} == {"reproduced"}
     assert (
@@ -505,9 +497,7 @@ def test_bounds_hold_and_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lemma_is_about_true_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The average that is decided by batches breaks it, as the note says;
-    the one that is decided by true values does not.
-    """
+    """The average that is decided by batches breaks it; the one by true values does not."""
     problem = theory.Deviations()
     runs = theory.run(theory.method("eg", problem, 400), problem, theory.WEIGHTS, range(4), 400, True)
     holds = {rule: (runs.iterates + theory.ROUNDING >= F).all(1) for rule, F in runs.F.items()}

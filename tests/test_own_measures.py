@@ -42,7 +42,7 @@ def name_of(rows: pd.DataFrame) -> str:
 
 
 def test_columns_of_rows_and_history() -> None:
-    """Of both output rules, against the solutions; and nothing else changes."""
+    """Rows of both output rules agree with the solutions, and nothing else changes."""
     options = QUICK | {"algorithm.outputs": ["last", "mean"], "record.evaluate": True}
     rows = mobench.run(**options, measures={"norm": norm, "first": lambda x: x[0]})
     job = mobench.load(rows)

@@ -56,9 +56,7 @@ def listed() -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The unpacked wheel; two of its files differ from the checkout's,
-    which rows and drawings have to show.
-    """
+    """The unpacked wheel; two of its files differ from the checkout's, which rows and drawings must show."""
     root = tmp_path_factory.mktemp("wheel")
     for name, source in listed().items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -76,9 +74,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def python(wheel: Path, here: Path, *arguments: str) -> str:
-    """Run Python in the folder `here` with nothing but the wheel on the path;
-    nothing may be opened in the checkout.
-    """
+    """Runs Python in the folder `here` with the wheel alone; nothing of the checkout may be opened."""
     log = here / "opened"
     watch = WATCH.format(root=str(REPOSITORY), prefix=str(Path(sys.prefix)), log=str(log))
     (wheel / "sitecustomize.py").write_text(watch)

@@ -1,6 +1,4 @@
-"""Edited code of a plug-in is another job: never old rows, never an old trajectory;
-code that cannot be known runs anew.
-"""
+"""Edited code of a plug-in is another job, and code that cannot be known runs anew."""
 
 from __future__ import annotations
 
@@ -306,9 +304,7 @@ HALF_WAY = ("++algorithm.fails_at=6", "checkpoint.seconds=0")
 
 @pytest.mark.parametrize("edit", ["a method", "measures"])
 def test_a_trajectory_is_not_continued_by_other_code(plugged: Any, tmp_path: Path, edit: str) -> None:
-    """Stopped in the middle with a checkpoint, then edited: the job starts anew,
-    and its rows are those of the new code alone.
-    """
+    """Stopped in the middle, then edited: the job starts anew, and its rows are those of the new code."""
     stopped = plugged(*HALF_WAY, edits=(STOP,))
     assert stopped.code == 1
     old = stopped.job.key
@@ -337,9 +333,7 @@ def test_code_that_cannot_be_known_runs_anew(plugged: Any, mode: tuple[str, ...]
 
 
 def test_code_that_cannot_be_known_does_not_continue(plugged: Any) -> None:
-    """Stopped with a checkpoint: the next command does not know whether it is of its own code,
-    and begins at the start.
-    """
+    """Stopped with a checkpoint: the next command cannot know its code, and begins at the start."""
     where = "half(double(triple(f)))"
     long = ("checkpoint.seconds=0", "steps=200", "record.every=1")
     stopped = plugged(*long, edits=((where, "eval('half if len(SEEN) < 120 else None')(f)"),))

@@ -133,9 +133,7 @@ def test_a_subspace_is_one_for_all_runs_of_a_seed_and_scaled() -> None:
 
 @pytest.mark.parametrize("space", [Subspace, Boxed])
 def test_the_first_member_is_where_every_method_starts(space: Any) -> None:
-    """f at a = 0 is f(theta_0), bit for bit; others are uniform in the box,
-    and of their own seed and place alone.
-    """
+    """f at a = 0 is f(theta_0), bit for bit; others are uniform in the box, keyed by seed and place."""
     runs = members(50, 0, 1)
     options = {"k": 4} if space is Subspace else {"bound": 3.0}
     oracle = space(Exact(TASKS, runs), TASKS, runs, **options)
@@ -401,9 +399,7 @@ def test_survivors_are_the_best_by_rank_and_then_by_crowding(M: int) -> None:
 
 
 def test_parents_of_a_step_are_the_best_of_parents_and_candidates() -> None:
-    """Elitism, over a whole run: the non-dominated of all that was evaluated survive as far as there is
-    room.
-    """
+    """Elitism over a whole run: the non-dominated of all evaluated survive as far as there is room."""
     runs = members(12, 0, 3)
     oracle = Exact(ZDT, runs)
     _, xs, fs = path(oracle, NSGAII(), runs, 8)
@@ -436,9 +432,7 @@ def test_mating_stays_in_the_box_and_gives_nothing_twice(mode: str) -> None:
 
 
 def test_mutation_modes() -> None:
-    """Without crossover: shares of individuals and of variables that change,
-    before duplicates are thrown away.
-    """
+    """Shares of individuals and variables that change without crossover, duplicates included."""
     rng = generator(3, test="mutation")
     P = 20
     x = rng.uniform(size=(40, P))
@@ -458,9 +452,7 @@ def test_mutation_modes() -> None:
 
 
 def test_members_that_start_from_one_point_spread_out() -> None:
-    """A problem without per_preference gives all members of a seed one start:
-    the next generation is uniform.
-    """
+    """Members of a seed that have one start are uniform in the next generation."""
     problem = ZDT1(n=4)
     runs = members(20, 0, 1)
     oracle = Exact(problem, runs)
@@ -508,9 +500,7 @@ def test_members_that_diverge_are_never_parents(algorithm: Population) -> None:
 
 
 def test_zdt1_is_solved_as_by_pymoo_itself() -> None:
-    """Equal evaluations, the same operators; hypervolume of the last population, mean over three seeds,
-    to 2 %.
-    """
+    """Equal evaluations and operators: the mean hypervolume of three seeds agrees to 2 %."""
     from pymoo.algorithms.moo.nsga2 import NSGA2
     from pymoo.operators.crossover.sbx import SBX
     from pymoo.operators.mutation.pm import PM

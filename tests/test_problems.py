@@ -1,6 +1,4 @@
-"""Problems: rows against autodiff and differences, values against the literature's definitions, fronts,
-starts.
-"""
+"""Problems: rows against autodiff and differences, values against the literature, fronts, starts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -60,9 +58,7 @@ def autodiff(fn: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> tor
 
 
 def dominated(F: torch.Tensor, by: torch.Tensor, margin: float = 0.0) -> torch.Tensor:
-    """Which rows of F have a row of `by` that is smaller by more than `margin` in some objective,
-    larger in none.
-    """
+    """Marks rows of F that a row of `by` dominates by more than `margin` in some objective."""
     out = []
     for part in F.split(500):
         diff = part.unsqueeze(1) - by.unsqueeze(0)
@@ -369,9 +365,7 @@ def test_every_problem_carries_its_truth(name: str) -> None:
 
 
 def test_second_derivatives_of_dtlz2_at_a_corner() -> None:
-    """x_1 = 1, where a factor of two objectives is 6e-17:
-    Hessian products against differences of closed-form rows.
-    """
+    """x_1 = 1, where a factor is 6e-17: Hessian products against differences of closed-form rows."""
     problem = DTLZ2(M=3, n=6)
     runs = Runs.product(torch.full((1, 3), 1 / 3, dtype=torch.float64), [0])
     oracle = Exact(problem, runs)

@@ -1,6 +1,4 @@
-"""Before the first step of a plug-in: wrong shapes are named, and runs that meet are found;
-what is right passes.
-"""
+"""Before the first step of a plug-in wrong shapes are named, and runs that meet are found."""
 
 from __future__ import annotations
 
@@ -187,9 +185,7 @@ def test_a_problem_that_mixes_its_runs(how: str, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("kind", ["uniform", "constant"])
 def test_equal_starts_hide_nothing(kind: str) -> None:
-    """x - mean(x) over the runs of one seed and any mean of equal values change nothing at the start
-    itself.
-    """
+    """x - mean(x) over the runs of a seed, and any mean of equal values, change nothing at the start."""
     start = (
         {"kind": "uniform", "low": -1.0, "high": 1.0}
         if kind == "uniform"
@@ -246,9 +242,7 @@ def test_randomness_that_is_not_keyed_is_a_warning() -> None:
 
 
 def test_rounding_that_a_method_magnifies_is_no_mixing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Alone, sums are rounded differently; where that is magnified as much as rounding of the start is,
-    nothing is said.
-    """
+    """Rounding that differs alone, and is magnified as much as that of the start, is not reported."""
 
     def steps(cast: rehearsal.Cast) -> Tensor:
         x = cast.theta * (1.0 + (2.0**-52 if len(cast.runs) == 1 else 0.0))  # one bit of rounding

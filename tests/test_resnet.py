@@ -1,6 +1,4 @@
-"""Residual networks of stacked parameters against plain modules, torchvision's among them,
-in training mode.
-"""
+"""Residual networks of stacked parameters against plain modules in training mode."""
 
 from __future__ import annotations
 
@@ -62,9 +60,7 @@ class Plain(nn.Module):
 
 
 def torchvision18(channels: int, classes: int) -> nn.Module:
-    """torchvision's, with the stem that CIFAR needs; not initialised,
-    which would take longer than the tests.
-    """
+    """torchvision's, with the stem that CIFAR needs; not initialised, which would take long."""
     from torchvision.models import resnet18
 
     with torch.device("meta"):

@@ -36,7 +36,7 @@ def record() -> list[dict[str, Any]]:
 
 
 def cell(rows: list[dict[str, Any]]) -> str:
-    """What a page's cell says of claims, of which those about times are not counted."""
+    """The cell of a page that counts claims; those about times are not counted."""
     counts = Counter(row["verdict"] for row in rows if not row["timed"])
     return " ".join(f"{symbol}&nbsp;{counts[name]}" for name, symbol in SHOWN.items() if counts[name]) or "–"
 
@@ -123,7 +123,7 @@ def test_pages_are_drawn_at_a_commit_without_changes() -> None:
 
 
 def test_kept_rows_give_the_recorded_verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that `make reproduce` has drawn just now, at any scale, if a folder is named; else drawn here."""
+    """Rows that `make reproduce` has drawn at any scale, if a folder is named; else drawn here."""
     root = Path(os.environ.get(DRAWN, tmp_path))
     if root == tmp_path:
         monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))

@@ -1,6 +1,4 @@
-"""River flow: the reader of ARFF files, the clean-up, the generated stand-in,
-the stacked network and whole jobs.
-"""
+"""River flow: the reader of ARFF files, the clean-up, the stand-in, the network and whole jobs."""
 
 from __future__ import annotations
 
@@ -128,9 +126,7 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
 
 
 def small(root: Path, monkeypatch: pytest.MonkeyPatch, n: int = 40, place: str = "river_flow") -> np.ndarray:
-    """A file with the right columns, out of order, with two rows that lack inputs; its table,
-    inputs first.
-    """
+    """A file with the right columns, out of order, two rows of which lack inputs; its table, inputs first."""
     rng = np.random.default_rng(n)
     table = np.round(rng.gamma(2.0, 10.0, size=(n, 72)), 2)
     table[[3, 17], [63, 8]] = np.nan

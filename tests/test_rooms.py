@@ -38,7 +38,7 @@ def imported(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def allowed(room: str) -> set[str]:
-    """What the package's docstring says after `May import:`."""
+    """The packages that the docstring lists after `May import:`."""
     doc = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text(encoding="utf-8"))) or ""
     (listed,) = re.findall(r"May import: ([\w, \n]+)\.", doc)
     return set(re.split(r",\s+", listed))

@@ -43,7 +43,7 @@ When = Callable[[dict[str, Any], dict[str, Any]], bool]
 
 
 class Killed(BaseException):
-    """What no handler expects: the process is gone."""
+    """An exception that no handler expects: the process is gone."""
 
 
 def first_pass(rules: dict[str, Any], state: dict[str, Any]) -> bool:
@@ -157,7 +157,7 @@ def recorded(rows: pd.DataFrame, name: str, kind: torch.dtype) -> torch.Tensor:
 
 @pytest.mark.parametrize("kind", [torch.float64, torch.float32])
 def test_columns_that_follow_from_values_are_those_of_every_step(mobench: Run, kind: torch.dtype) -> None:
-    """Whether they are computed at each step or for all of them: in the type of the values, bit for bit."""
+    """Columns of each step and of all steps at once agree bit for bit, in the type of the values."""
     job = ("algorithm=mgda", "preferences=3", "steps=9", f"dtype={kind}".replace("torch.", ""))
     done = mobench(*job, "logger=local").job
     rows = done.history()
@@ -370,9 +370,7 @@ def test_a_job_with_failed_solves_is_complete_and_never_silent(mobench: Run, plu
 
 
 def test_an_artifact_says_each_time_which_of_its_runs_have_no_answer(mobench: Run) -> None:
-    """FERERO's hard starts with exact multipliers: drawn from the runs that finished, and exit code 1,
-    also when left as it is.
-    """
+    """FERERO's hard starts with exact multipliers: drawn from the finished runs, with exit code 1."""
     arguments = (
         "+experiment=ferero/fig4",
         "algorithm.subproblem=exact",
@@ -405,9 +403,7 @@ def test_error_in_a_method_is_its_jobs_failure(mobench: Run, plug_in: str) -> No
 
 @pytest.mark.parametrize("algorithm", ["ls", "mgda", "epo", "pmtl", "omd_tch"])
 def test_nan_objective_is_that_rows_end(mobench: Run, plug_in: str, algorithm: str) -> None:
-    """A row that is not finite is `diverged`, a final answer:
-    the job is done (exit code 0) and neighbours agree.
-    """
+    """A row that is not finite is `diverged`, a final answer: the job is done and neighbours agree."""
     arguments = (
         plug_in,
         "problem=hole",

@@ -68,7 +68,7 @@ def test_a_pickle_of_python_2_is_read(tmp_path: Path) -> None:
 def test_a_file_exchanged_after_its_checksum_is_not_unpickled(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who can write into the data folder must not win a race against the check."""
+    """A writer in the data folder must not win a race against the check."""
     from torchvision import datasets
 
     class Trap:

@@ -1,6 +1,4 @@
-"""Speech: features, network, losses and their gradients, decoding, loaders of official folders,
-constraints by Algorithm 3.
-"""
+"""Speech: features, network, losses and gradients, decoding, official folders, Algorithm 3."""
 
 from __future__ import annotations
 
@@ -161,7 +159,7 @@ def ctc(log: np.ndarray, target: list[int]) -> float:
 
 
 def test_ctc_is_the_sum_over_all_paths() -> None:
-    """Of the problem's own call: losses of short clips by enumeration."""
+    """The problem's own losses of short clips equal those by enumeration."""
     p = problem(objectives=["zh", "en"])
     x = p.initial(runs(0, 1, M=2))
     clips = p.clips("en", torch.tensor([[0, 1], [2, 3]]), "train", x)
@@ -243,9 +241,7 @@ def test_gradients_against_finite_differences() -> None:
 
 
 def test_heads_take_smaller_steps() -> None:
-    """One step of descent moves the network's heads head_rate times as far as without the rate,
-    all else alike.
-    """
+    """One step of descent moves the network's heads head_rate times as far as without the rate."""
     ends = []
     for rate in (1.0, 0.25):
         p = problem(head_rate=rate, masks=0)
@@ -308,9 +304,7 @@ def test_prefix_beam_is_exact_with_all_prefixes() -> None:
 
 
 def test_decoding_is_a_choice() -> None:
-    """Two frames, blank .4 and a unit .35 each: the path of blanks is the likeliest,
-    the unit the likelier text.
-    """
+    """Two frames, blank .4, a unit .35 each: blanks are the likeliest path, the unit the likelier text."""
     frame = torch.tensor([0.4, 0.0, 0.35, 0.25]).clamp_min(1e-9).log()
     # frames behind the end do not count
     log = frame.expand(1, 1, 4, 4)
@@ -653,9 +647,7 @@ def test_the_surrogate_ends_on_both_constraints() -> None:
 
 
 def test_the_single_loop_ends_there_too() -> None:
-    """Algorithm 2 with an inequality (our extension) and an equality, from the same start;
-    without the bound it ends above it.
-    """
+    """Algorithm 2 with an inequality (our extension) and an equality; without the bound it ends above it."""
     p = SpeechSurrogate()
     ends = []
     for upper in ((1.2, None, None), None):

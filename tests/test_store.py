@@ -204,9 +204,7 @@ CUTS = {
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("old", [False, True])
 def test_truncated_rows_are_not_finished(mobench: Run, cut: str, old: bool) -> None:
-    """Said, and the job is run again, as one whose rows are gone;
-    also in a folder whose meta.json has no number of rows.
-    """
+    """The job is run again, as one whose rows are gone; also where meta.json has no number of rows."""
     command = (*LS, "seeds=[0,1,2]", "progress=false")
     job = mobench(*command).job
     path = job.path / "final.csv"
@@ -346,7 +344,7 @@ def test_a_file_of_another_job_is_named_by_every_reader(
 
 
 def test_folders_of_older_versions_have_no_digests(two_jobs: tuple[Path, Path], tmp_path: Path) -> None:
-    """Of their files all that is known is the identity, which is that of the folder's name."""
+    """Their files are known by the identity alone, which is that of the folder's name."""
     mine, other = two_jobs
     folder = JobFolder(tmp_path / mine.name)
     shutil.copytree(mine, folder.path)

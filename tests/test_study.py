@@ -248,7 +248,7 @@ def test_a_table_has_means_with_intervals_and_counts_lost_runs() -> None:
 
 
 def test_a_table_has_hypervolumes_of_seeds() -> None:
-    """Of the box below (1, 1), 3/4 with the points of one seed and 1/4 with those of the other."""
+    """The points of one seed have 3/4 of the box below (1, 1), and those of the other 1/4."""
     ends = {0: [(0.5, 0.0), (0.0, 0.5)], 1: [(0.5, 0.5), (2.0, 0.0)]}  # 0.75 and 0.25
     rows = pd.DataFrame(
         {"algorithm": "a", "seed": s, "preference_1": p, "f_1": f, "f_2": g, "status": "done"}

@@ -1,6 +1,4 @@
-"""Runs that survive: signals, workers that die under every launcher, GPU slots, shares of cores,
-`mobench status`.
-"""
+"""Runs that survive signals and dying workers under every launcher; GPU slots, cores, `mobench status`."""
 
 from __future__ import annotations
 
@@ -87,7 +85,7 @@ def test_usr_saves_and_goes_on(mobench: Run, monkeypatch: pytest.MonkeyPatch, nu
 def test_foreign_handler_decides_after_the_checkpoint(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int
 ) -> None:
-    """What submitit does: USR2 ends the process after it is back in the queue, TERM is passed over."""
+    """USR2 ends the process after it is back in the queue, TERM is passed over, as submitit does it."""
     seen = []
 
     def requeue(got: int, frame: FrameType | None) -> None:
@@ -131,9 +129,7 @@ def test_a_job_that_has_ended_is_not_put_back(monkeypatch: pytest.MonkeyPatch, t
 def test_rerun_goes_on_when_it_is_put_back(
     monkeypatch: pytest.MonkeyPatch, resumed_at: list[tuple[int, bool]], tmp_path: Path
 ) -> None:
-    """rerun=true is about rows from before the sweep,
-    not about what a requeued or relaunched worker finds of its own.
-    """
+    """rerun=true is about rows from before the sweep, not about those of a relaunched worker."""
     config = composed("algorithm=omd_tch", *QUICK, "rerun=true")
     first = runner.run_job(config, tmp_path)
     old = (first.folder / "final.csv").read_bytes()
@@ -291,7 +287,7 @@ def goes_on(
 
 @pytest.fixture(scope="module")
 def fits(halfway: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], None]:
-    """What the job asks of a checkpoint before it continues from it."""
+    """The check of a checkpoint before a job continues from it."""
     job = make_job(composed(*TWICE)).on("cpu")
     training = train._begun(job, JobFolder(tmp_path_factory.mktemp("fits")), "", anew=True)
     return functools.partial(checkpoints.check, training=training)
@@ -465,9 +461,7 @@ def victim(tmp_path: Path) -> dict[str, str]:
 def test_killed_worker_costs_nothing(
     tmp_path: Path, victim: dict[str, str], mobench: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of two jobs is killed by the system: the sweep launches it again,
-    and it will resume from its checkpoint.
-    """
+    """One of two jobs is killed by the system: the sweep launches it again from its checkpoint."""
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="launcher is not installed")
     root = tmp_path / "outputs"
     command = (victim["SEARCH"], "-m", "algorithm=victim,ls", *QUICK)
@@ -601,9 +595,7 @@ def test_every_job_has_its_own_gpu(tmp_path: Path) -> None:
 
 
 def test_device_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`cuda` becomes a free number, everything else stays, a number of its own is locked too; under Slurm the
-    scheduler has chosen.
-    """
+    """`cuda` becomes a free number, and all else stays and is locked; under Slurm the scheduler chose."""
     monkeypatch.setattr(gpu_lock, "folder", lambda: tmp_path)
     monkeypatch.setattr(gpu_lock, "visible", lambda: ["x", "y"])
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
@@ -753,7 +745,7 @@ def test_status_of_an_artifact(mobench: Run, look: Any, tmp_path: Path) -> None:
 
 
 def test_old_folders_run_again(mobench: Run, monkeypatch: pytest.MonkeyPatch, look: Any) -> None:
-    """Of a version that knew fewer keys."""
+    """Folders of a version that knew fewer keys."""
     killed(mobench, monkeypatch, first_pass, "algorithm=ls", *QUICK)
     (folder,) = mobench("--help").folders
     config = folder.config()

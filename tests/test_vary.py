@@ -98,9 +98,7 @@ def test_no_hypervolume_over_hyper_parameters(tmp_path: Path) -> None:
 
 
 def test_the_order_of_keys_decides_which_run_is_which(tmp_path: Path) -> None:
-    """Jobs that number their runs differently must not share a folder:
-    one would resume the checkpoint of the other.
-    """
+    """Jobs that number their runs differently share no folder, where one would resume the other."""
     config = changed(composed(*BASE, "algorithm=fedfv"), SMALL)
     one = {"alpha": [0.1, 0.5], "external_from": [0, 1]}
     jobs = [make_job({**config, "vary": vary}) for vary in (one, dict(reversed(one.items())))]

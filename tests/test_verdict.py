@@ -54,7 +54,7 @@ def synthetic(kind: str, number: int) -> tuple[Check, dict[str, Any], set[str]]:
 
 
 def test_verdicts_of_claims_whose_truth_is_known() -> None:
-    """Of 250 claims at most 5 % get a wrong verdict, and no true one more than chance is accused."""
+    """At most 5 % of 250 claims get a wrong verdict, and no true one is accused too often."""
     wrong = {}
     for kind in ("true", "false", "underpowered", "saturated", "lost"):
         for number in range(50):

@@ -21,9 +21,7 @@ QUICK = ("algorithm=ls", "preferences=2", "steps=3")
 
 
 def records(path: Path) -> Iterator[Any]:
-    """The protobuf records of an offline run: a header of 7 bytes,
-    then LevelDB's log format in blocks of 32 KiB.
-    """
+    """The protobuf records of an offline run: 7 bytes of header, then LevelDB's log in blocks of 32 KiB."""
     from wandb.proto import wandb_internal_pb2
 
     data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""What spaces and constraints keep to alike: both wrap an oracle."""
+"""Rules of spaces and constraints alike, which both wrap an oracle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.contract.cases import F64
 
 @cache
 def problems_of(layer: str, name: str) -> list[str]:
-    """Those with which the layer can be used, up to three of different kinds."""
+    """Problems with which the layer can be used, up to three of different kinds."""
     problems = []
     for problem in cases.different_problems():
         small = cases.small_problem(problem)
@@ -53,9 +53,7 @@ def check_parameters(layer: str, name: str) -> None:
 
 
 def check_seeds_alone(layer: str, name: str) -> None:
-    """All runs of a seed by themselves: a space is one for all of them. Another one continues to the bit from
-    the state of the first step.
-    """
+    """Runs of a seed are the same by themselves; another object continues to the bit from a saved state."""
     for problem in problems_of(layer, name):
         whole = made(layer, name, problem)
         small = cases.small_problem(problem)

@@ -62,7 +62,7 @@ def of_problem(name: str) -> Numbers:
 
 
 def of_oracle(name: str) -> Numbers:
-    """What linear scalarization sees and where it ends, with one problem of each class."""
+    """Values and iterates of linear scalarization, with one problem of each class."""
     numbers = {}
     for problem in cases.different_problems():
         small = cases.small_problem(problem)
@@ -115,7 +115,6 @@ def of(group: str, name: str) -> dict[str, Any]:
 
 
 def stored() -> dict[str, dict[str, dict[str, Any]]]:
-    """What numbers.json holds."""
     read: dict[str, dict[str, dict[str, Any]]] = json.loads(FILE.read_text()) if FILE.exists() else {}
     return read
 

@@ -1,4 +1,4 @@
-"""What every method of conf/algorithm keeps to, whatever it computes.
+"""Rules of every method of conf/algorithm, whatever it computes.
 
 What a class is excused from stands beside the class (`mobench.core.Algorithm`). `test_addition.py` runs the
 contract on the example of CONTRIBUTING.md.
@@ -47,9 +47,7 @@ def test_the_file_builds_what_it_names(method: str) -> None:
 
 @every_name
 def test_defaults_are_those_of_a_file(method: str) -> None:
-    """A method made in Python has the settings of its file, or of another file of its class, but for the step
-    size. Fields that came later have what kept jobs had.
-    """
+    """A method made in Python has a file's settings, but for the step size and fields that came later."""
     cls = cases.class_of("algorithm", method)
     files = [
         cases.node("algorithm", name)

@@ -194,7 +194,7 @@ def ferero_code(
     c_h: float,
     tolerance: float,
 ) -> Trajectory:
-    """What the public code runs: weights of the whole batch normalised by sum |w|, lf fresh at every step."""
+    """The public code: weights of the whole batch normalised by sum |w|, lf fresh at every step."""
     S = _rows(ray)
     run = Run(net, x0, data)
     lh = 1.0

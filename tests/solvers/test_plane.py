@@ -175,9 +175,7 @@ print("llvmlite" in sys.modules, "numba" in sys.modules)
 
 @pytest.mark.parametrize("folder", ["file/in/the/way", "cache"])
 def test_loaded_when_it_pays_and_kept_where_it_can_be(folder: str, tmp_path: Path) -> None:
-    """Numba is imported once on a machine, and again for a damaged file; a folder that cannot be written is
-    no error.
-    """
+    """Numba is imported once on a machine, and again for a damaged file; a read-only folder is no error."""
     (tmp_path / "file").write_text("")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     env["MOBENCH_CACHE"] = str(tmp_path / folder)

@@ -1,6 +1,4 @@
-"""The QP solvers: certificates on every kind of degenerate Jacobian, outside values, invariances,
-failures.
-"""
+"""The QP solvers: certificates on degenerate Jacobians, outside values, invariances, failures."""
 
 import sys
 from fractions import Fraction
@@ -324,9 +322,7 @@ def test_projection_onto_the_dual_cone(family, n):
 
 
 def exact_minimum(Q, b, a, r, lower, upper):
-    """The minimum and a minimiser in rational arithmetic:
-    the best of the stationary points of all active sets.
-    """
+    """The minimum and a minimiser in rational arithmetic: the best stationary point of all active sets."""
     n = len(b)
     best = None
     for state in product((None, lower, upper), repeat=n):
@@ -592,9 +588,7 @@ def test_certificate_sees_every_kind_of_error():
 
 
 def test_variables_outside_the_equality_have_units_of_their_own():
-    """x_i -> x_i / S_i where a_i = 0 changes neither the answer nor what the certificate says of a wrong
-    one.
-    """
+    """x_i -> x_i / S_i where a_i = 0 changes neither the answer nor the certificate of a wrong one."""
     for n, out in ((3, 1), (6, 3), (9, 5)):
         g = torch.Generator().manual_seed(n)
         Q = gram(normal(g, 40, n, n + 2))

@@ -1,6 +1,4 @@
-"""The solver of CSMOO's surrogates: certificates on every kind of program, two references, invariances,
-failures.
-"""
+"""The solver of CSMOO's surrogates: certificates, two references, invariances, failures."""
 
 import sys
 from dataclasses import replace
