@@ -227,28 +227,6 @@ def test_the_front_ends_at_a_feasible_minimiser() -> None:
     )  # a vertex, no crossing
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"objectives": 4}, "2 or 3 objectives"),
-        ({"bounds": [1.0]}, "two numbers"),
-        (
-            {"bounds": [0.2, 0.2]},
-            r"holds on \[-0\.091036, 0\.091036\], the second on \[0\.908964, 1\.09104\]",
-        ),
-        ({"bounds": [0.1, 2.0]}, r"no solution \(bounds\[0\]=0\.1 is below 3 variance\^2=0\.1875\)"),
-        ({"box": 0.1}, r"X is \[-0\.1, 0\.1\]"),
-        ({"ideal": "feasable"}, "Did you mean 'feasible'"),
-        ({"ideal": [0.1]}, "2 finite numbers"),
-        ({"ideal": [0.1, math.nan]}, "2 finite numbers"),
-        ({"grid": 0.9}, "choose a finer grid"),
-    ],
-)
-def test_gaussian_refusals(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        ConstrainedGaussian(**options)
-
-
 # --- beamforming: samples -----------------------------------------------------------------------------------
 
 
@@ -481,19 +459,6 @@ def test_an_instance_per_run_must_be_bound() -> None:
         p.with_channels(torch.zeros(1, 2, 4, dtype=F64))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"leakage": -0.1}, "leaves no feasible point"),
-        ({"ideal": "bounds"}, "Did you mean 'bound'"),
-        ({"ideal": [1.0]}, "2 finite numbers"),
-    ],
-)
-def test_beam_refusals(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        PLS(**options)
-
-
 # --- least squares with caps --------------------------------------------------------------------------------
 
 
@@ -537,18 +502,41 @@ def test_the_front_under_caps_is_the_part_that_keeps_them() -> None:
     assert F[:, 1].min() >= best - 1e-8
 
 
-@pytest.mark.parametrize(
-    ("caps", "message"),
-    [
-        ([0.1], "must contain problem.tasks=2 numbers"),
-        ([0.1, math.nan], "must contain problem.tasks=2 numbers"),
-        (
-            [0.001, None],
-            r"caps\[0\]=0.001 leaves no feasible point: the smallest value of objective 1 is 0.005",
-        ),
-        ([None, -1], r"caps\[1\]=-1 leaves no feasible point"),
-    ],
-)
-def test_cap_refusals(caps: list[float | None], message: str) -> None:
+# --- refusals -----------------------------------------------------------------------------------------------
+
+REFUSED: list[tuple[type[Any], dict[str, Any], str]] = [
+    (ConstrainedGaussian, {"objectives": 4}, "2 or 3 objectives"),
+    (ConstrainedGaussian, {"bounds": [1.0]}, "two numbers"),
+    (
+        ConstrainedGaussian,
+        {"bounds": [0.2, 0.2]},
+        r"holds on \[-0\.091036, 0\.091036\], the second on \[0\.908964, 1\.09104\]",
+    ),
+    (
+        ConstrainedGaussian,
+        {"bounds": [0.1, 2.0]},
+        r"no solution \(bounds\[0\]=0\.1 is below 3 variance\^2=0\.1875\)",
+    ),
+    (ConstrainedGaussian, {"box": 0.1}, r"X is \[-0\.1, 0\.1\]"),
+    (ConstrainedGaussian, {"ideal": "feasable"}, "Did you mean 'feasible'"),
+    (ConstrainedGaussian, {"ideal": [0.1]}, "2 finite numbers"),
+    (ConstrainedGaussian, {"ideal": [0.1, math.nan]}, "2 finite numbers"),
+    (ConstrainedGaussian, {"grid": 0.9}, "choose a finer grid"),
+    (PLS, {"leakage": -0.1}, "leaves no feasible point"),
+    (PLS, {"ideal": "bounds"}, "Did you mean 'bound'"),
+    (PLS, {"ideal": [1.0]}, "2 finite numbers"),
+    (LeastSquares, {"caps": [0.1]}, "must contain problem.tasks=2 numbers"),
+    (LeastSquares, {"caps": [0.1, math.nan]}, "must contain problem.tasks=2 numbers"),
+    (
+        LeastSquares,
+        {"caps": [0.001, None]},
+        r"caps\[0\]=0.001 leaves no feasible point: the smallest value of objective 1 is 0.005",
+    ),
+    (LeastSquares, {"caps": [None, -1]}, r"caps\[1\]=-1 leaves no feasible point"),
+]
+
+
+@pytest.mark.parametrize(("problem", "options", "message"), REFUSED)
+def test_refusals(problem: type[Any], options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        LeastSquares(caps=caps)
+        problem(**options)

@@ -123,28 +123,20 @@ def test_a_check_of_nothing_does_not_hold(check: Any) -> None:
     assert Count({}, at_most=0).holds is True  # none was asked for
 
 
-@pytest.mark.parametrize("setting", [{"gamma_decay": 0.5}, {"warm_steps": 3}])
-def test_what_the_public_code_has_not_is_refused(setting: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="be 0 with ferero_public_code"):
-        PublicCodeFERERO(**setting)
-
-
 @pytest.mark.parametrize(
-    ("setting", "words"),
+    ("call", "words"),
     [
-        ({"inner_step": 0.0}, r"inner_step=0\.0 must be > 0"),
-        ({"inner_step": float("inf")}, "must be > 0, and finite"),
-        ({"inner_tolerance": float("nan")}, "inner_tolerance=nan must be >= 0"),
+        (lambda: PublicCodeFERERO(gamma_decay=0.5), "be 0 with ferero_public_code"),
+        (lambda: PublicCodeFERERO(warm_steps=3), "be 0 with ferero_public_code"),
+        (lambda: FERERO(subproblem="pgd", inner_step=0.0), r"inner_step=0\.0 must be > 0"),
+        (lambda: FERERO(subproblem="pgd", inner_step=float("inf")), "must be > 0, and finite"),
+        (lambda: FERERO(subproblem="pgd", inner_tolerance=float("nan")), "inner_tolerance=nan must be >= 0"),
+        (lambda: error_rate("per", ["a"], ["a"]), "kind"),
     ],
 )
-def test_settings_of_fereros_inner_loop(setting: dict[str, Any], words: str) -> None:
+def test_refused_with_the_reason(call: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        FERERO(subproblem="pgd", **setting)
-
-
-def test_an_error_rate_of_another_kind() -> None:
-    with pytest.raises(ConfigError, match="kind"):
-        error_rate("per", ["a"], ["a"])
+        call()
 
 
 def test_phase_one_has_its_share_of_the_steps() -> None:

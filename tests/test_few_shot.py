@@ -177,8 +177,16 @@ def test_cifar100_from_either_container(kind: str, tmp_path: Path, monkeypatch: 
     ("file", "content", "words"),
     [
         ("train_01.webp", None, r"needs train_01\.webp in \S*cifar100 \(the files of the subset"),
-        ("test_00.webp", mosaic(np.zeros((10, 3, 32, 32), np.uint8)), "have sha256 .*Some .* were modified"),
-        ("cifar100_labels.npz", b"PK", r"_labels\.npz \(2 bytes\) is not a complete NPZ.*fine_to_coarse"),
+        (
+            "test_00.webp",
+            mosaic(np.zeros((10, 3, 32, 32), np.uint8)),
+            "have sha256 .*Some of them were modified",
+        ),
+        (
+            "cifar100_labels.npz",
+            b"PK",
+            r"cifar100_labels\.npz \(2 bytes\) is not a complete NPZ.*fine_to_coarse",
+        ),
     ],
 )
 def test_broken_mosaics(
@@ -245,8 +253,14 @@ def test_named_episodes_do_not_depend_on_sizes() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"tasks": 10}, "=10 times problem.ways=5 needs 50 classes.*data=digits has 40 .*data=cifar100"),
-        ({"query": 160}, "=160 and test_per_class=15 need 180 images.*class 8 of data=digits has 174"),
+        (
+            {"tasks": 10},
+            "problem.tasks=10 times problem.ways=5 needs 50 classes.*data=digits has 40 .*data=cifar100",
+        ),
+        (
+            {"query": 160},
+            "query_per_class=160 and test_per_class=15 need 180 images.*class 8 of data=digits has 174",
+        ),
     ],
 )
 def test_impossible_episodes(change: dict[str, Any], words: str) -> None:

@@ -747,8 +747,6 @@ def test_a_population_has_members() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: NSGAII(mutation_mode="both"), "mutation_mode='both'"),
-        (lambda: NSGAII(tournament="none"), "tournament='none'"),
         (lambda: NSGAII(mutation_prob=1.5), r"mutation_prob=1.5 must lie in \[0, 1\]; it is a probability"),
         (lambda: NSGAII(crossover_prob=-0.1), r"crossover_prob=-0.1 must lie in \[0, 1\]; it is"),
         (lambda: NSGAII(mutation_eta=0.5), "mutation_eta=0.5 must lie in"),

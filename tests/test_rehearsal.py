@@ -265,12 +265,6 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("how", WRONG)
-def test_wrong_shapes_of_a_problem(how: str) -> None:
-    with pytest.raises(RehearsalError, match=WRONG[how]):
-        rehearse(job_of(Bowls(how=how), Balanced()))
-
-
 WEIGHTS = {
     "row": r"Balanced.weights returns shape \(2,\); expected \(3, 2\): 3 runs, "
     r"then one weight for each of the 2 objectives",
@@ -281,15 +275,17 @@ WEIGHTS = {
 }
 
 
-@pytest.mark.parametrize("how", WEIGHTS)
-def test_wrong_shapes_of_a_method(how: str) -> None:
-    with pytest.raises(RehearsalError, match=WEIGHTS[how]):
-        rehearse(job_of(Bowls(), Balanced(how=how)))
-
-
-def test_a_direction_of_the_wrong_shape() -> None:
-    with pytest.raises(RehearsalError, match=r"Turned.step returns shape \(5, 3\); expected \(3, 5\)"):
-        rehearse(job_of(Bowls(), Turned()))
+@pytest.mark.parametrize(
+    ("problem", "algorithm", "words"),
+    [
+        *((Bowls(how=how), Balanced(), words) for how, words in WRONG.items()),
+        *((Bowls(), Balanced(how=how), words) for how, words in WEIGHTS.items()),
+        (Bowls(), Turned(), r"Turned.step returns shape \(5, 3\); expected \(3, 5\)"),
+    ],
+)
+def test_wrong_shapes(problem: Problem, algorithm: Algorithm, words: str) -> None:
+    with pytest.raises(RehearsalError, match=words):
+        rehearse(job_of(problem, algorithm))
 
 
 def test_one_run_by_itself_that_fails() -> None:
