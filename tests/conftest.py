@@ -164,6 +164,11 @@ def environment(root: Path, **extra: str) -> dict[str, str]:
     return env | threads | proxies | extra
 
 
+def process(line: list[str], timeout: float = 120, **options: Any) -> subprocess.CompletedProcess[str]:
+    """A program with its output as text, whatever its exit code."""
+    return subprocess.run(line, capture_output=True, text=True, timeout=timeout, check=False, **options)
+
+
 def command(*arguments: str) -> list[str]:
     """`mobench ARGUMENTS` for subprocesses."""
     return [sys.executable, "-m", "mobench", *arguments]
@@ -226,17 +231,8 @@ def mobench(
 
 def shell(root: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """`mobench ARGUMENTS` in a process of its own."""
-    extra = options.pop("env", {})
-    return subprocess.run(
-        command(*arguments),
-        cwd=options.pop("cwd", root.parent),
-        env=environment(root, **extra),
-        capture_output=True,
-        text=True,
-        timeout=options.pop("timeout", 120),
-        check=False,
-        **options,
-    )
+    env = environment(root, **options.pop("env", {}))
+    return process(command(*arguments), env=env, **{"cwd": root.parent} | options)
 
 
 @pytest.fixture

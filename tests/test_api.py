@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import textwrap
 import types
@@ -29,7 +28,7 @@ from mobench.jobs.fingerprint import Opaque, fingerprint
 from mobench.jobs.store import JobFolder
 from mobench.oracles.exact import make_point, problem_spec
 from mobench.problems.own import Functions, Own
-from tests.conftest import REPOSITORY, WANDB, Run, environment, of_before
+from tests.conftest import REPOSITORY, WANDB, Run, environment, of_before, process
 
 QUIET: dict[str, Any] = {"logger": "local"}
 each = pytest.mark.parametrize
@@ -214,14 +213,8 @@ CLEAN = """
 
 def test_light_import_and_no_state_of_hydra_left(tmp_path: Path) -> None:
     (tmp_path / "app.yaml").write_text("theirs: 2\n")
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(CLEAN), str(tmp_path)],
-        env=environment(tmp_path / "outputs", PYTHONPATH=str(REPOSITORY)),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    line = [sys.executable, "-c", textwrap.dedent(CLEAN), str(tmp_path)]
+    done = process(line, env=environment(tmp_path / "outputs", PYTHONPATH=str(REPOSITORY)))
     assert done.returncode == 0, done.stderr
     with pytest.raises(AttributeError, match="no attribute 'solver'"):
         _ = mobench.solver

@@ -98,22 +98,13 @@ def rows_of(main: float, others: float, seeds: int = 3, step: float = 0.0, prefe
     lines = []
     for task in range(S):
         for seed in range(seeds):
-            line: dict[str, Any] = {
-                "run": len(lines),
-                "step": 1,
-                "seed": seed,
-                "output": "last",
-                "status": "done",
-            }
+            line: dict[str, Any] = {"run": len(lines), "seed": seed}
             for s in range(S):
                 value = (main if s == task else others) + step * seed
-                line |= {
-                    f"train_accuracy_{s + 1}": value,
-                    f"test_accuracy_{s + 1}": value,
-                    f"f_{s + 1}": 2 - value / 100,
-                }
+                line |= {f"train_accuracy_{s + 1}": value, f"test_accuracy_{s + 1}": value}
+                line[f"f_{s + 1}"] = 2 - value / 100
             lines.append(line | {f"preference_{s + 1}": weights[task, s] for s in range(S)})
-    table = pd.DataFrame(lines)
+    table = pd.DataFrame(lines).assign(step=1, output="last", status="done")
     return SimpleNamespace(
         precision="fp32",
         final=table.drop(columns="step"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +17,7 @@ from mobench.cli import COMMANDS
 from mobench.config import compose, overrides, schema
 from mobench.errors import ConfigError
 from mobench.jobs.build import make_job
-from tests.conftest import Run, command, environment
+from tests.conftest import Run, command, environment, process
 
 QUICK = ("preferences=2", "steps=3", "logger=local")
 
@@ -343,9 +342,7 @@ def test_start_up_imports_and_broken_pipe(tmp_path: Path) -> None:
     env = environment(tmp_path / "outputs") | {"CODE": code}
     # the reader is gone before the first line
     script = f'"{command()[0]}" -c "$CODE" | true; exit ${{PIPESTATUS[0]}}'
-    done = subprocess.run(
-        ["bash", "-c", script], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
+    done = process(["bash", "-c", script], env=env, cwd=tmp_path)
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr

@@ -9,7 +9,6 @@ import os
 import pickle
 import shutil
 import socket
-import subprocess
 import sys
 import tarfile
 import urllib.error
@@ -28,6 +27,7 @@ from mobench.data import Images, load_images, multi_images
 from mobench.data import images as base
 from mobench.data import multi as family
 from mobench.errors import ConfigError, DataError
+from tests.conftest import process
 from tests.test_clients import DIGESTS as CLIENTS
 
 DIGESTS = {
@@ -109,9 +109,7 @@ def test_another_process_makes_the_same_data() -> None:
     code += "print(multi_images('digits', 'digits_hard', '', shifts=(0, 0)).digest)\n"
     code += "print(partition(load_images('digits', ''), 'partial', classes_per_client=2).digest)\n"
     code += "assert 'torchvision' not in sys.modules and 'matplotlib' not in sys.modules"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
-    )
+    done = process([sys.executable, "-c", code])
     expected = [PAIRS["digits", "digits_hard"], CLIENTS["partial 2"]]
     assert done.stdout.split() == expected, done.stderr
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ from mobench.config.overrides import normalise
 from mobench.config.schema import conf_dir
 from mobench.jobs.store import JobFolder
 from mobench.sweep.planner import Planner, Use
-from tests.conftest import REPOSITORY, Result, Run, environment
+from tests.conftest import REPOSITORY, Result, Run, environment, process
 
 DOCS = REPOSITORY / "docs"
 TUTORIAL = DOCS / "tutorial.md"
@@ -341,27 +340,9 @@ def test_every_command_on_official_data_can_be_planned(
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("sphinx", reason="pip install '.[docs]'")
     out = tmp_path_factory.mktemp("site")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "sphinx",
-            "-W",
-            "--keep-going",
-            "-q",
-            "-b",
-            "html",
-            "-d",
-            f"{out}/trees",
-            str(DOCS),
-            f"{out}/html",
-        ],
-        env=environment(out),
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
+    options = ["-W", "--keep-going", "-q", "-b", "html", "-d", f"{out}/trees"]
+    line = [sys.executable, "-m", "sphinx", *options, str(DOCS), f"{out}/html"]
+    done = process(line, 400, env=environment(out))
     # a warning is an error: missing pages, links and anchors among them
     assert done.returncode == 0, done.stderr
     return out / "html"

@@ -22,7 +22,7 @@ from mobench.cli.doctor import MISSING, OK, PROBLEM, Check, Line
 from mobench.data.fewshot import load_fewshot
 from mobench.data.images import OFFICIAL, load_images
 from mobench.errors import DataError
-from tests.conftest import environment
+from tests.conftest import environment, process
 
 OTHERS = ("cifar100", "rf1", "celeba", "speech_small", "librispeech_aishell")
 
@@ -288,10 +288,7 @@ def test_exit_code_and_reason(
 def run(root: Path, *arguments: str, **extra: str) -> subprocess.CompletedProcess[str]:
     """Python in a process of its own, where there is no data."""
     env = environment(root, MOBENCH_DATA=str(root / "none"), **extra)
-    command = [sys.executable, *arguments]
-    return subprocess.run(
-        command, env=env, capture_output=True, text=True, timeout=120, check=False, cwd=root
-    )
+    return process([sys.executable, *arguments], env=env, cwd=root)
 
 
 def test_this_machine(root: Path) -> None:

@@ -50,34 +50,13 @@ def job(angle: Any = 0.0, distance: Any = 0.0, status: Any = "done", seeds: int 
     """Final rows of four preferences x `seeds` runs; the rest of a job as `more` has it."""
     runs = 4 * seeds
     weights = from_rays_deg(RAYS).repeat_interleave(seeds, 0).numpy()
-    rows = pd.DataFrame(
-        {
-            "run": range(runs),
-            "seed": np.tile(np.arange(seeds), 4),
-            "output": "last",
-            "preference_1": weights[:, 0],
-            "preference_2": weights[:, 1],
-            "f_1": 0.5,
-            "f_2": 0.5,
-            "angle_deg": angle,
-            "front_distance": distance,
-            "status": status,
-        }
-    )
+    rows = pd.DataFrame({"run": range(runs), "seed": np.tile(np.arange(seeds), 4), "output": "last"})
+    rows = rows.assign(preference_1=weights[:, 0], preference_2=weights[:, 1], f_1=0.5, f_2=0.5)
+    rows = rows.assign(angle_deg=angle, front_distance=distance, status=status)
     config = {"seeds": list(range(seeds)), "steps": 3, "algorithm": {}}
     complete = bool((rows["status"] == "done").all())
-    return SimpleNamespace(
-        precision="fp32",
-        **{
-            "final": rows,
-            "config": config,
-            "complete": complete,
-            "weights": weights,
-            "data": None,
-            "meta": {},
-        }
-        | more,
-    )
+    rest = {"final": rows, "config": config, "complete": complete, "weights": weights, "data": None}
+    return SimpleNamespace(precision="fp32", **rest | {"meta": {}} | more)
 
 
 def test_a_time_is_of_runs_that_finished() -> None:

@@ -97,43 +97,40 @@ def domain(s: Solved, r: int) -> tuple[np.ndarray, float]:
     return (AF, float(AF.sum())) if s.algorithm.domain == "adaptive" else (np.ones_like(AF), 1.0)
 
 
-def certificate(s: Solved, r: int) -> dict[str, float]:
-    """Primal value psi = c + |d|^2/2 of d, its constraint violations, and the gap to the best multipliers for
-    w.
-
-    Relative to the size of the terms. The multipliers with A_ag' lambda = w and the largest lambda'p are an
-    LP.
+def multipliers(
+    s: Solved, r: int, unit: float, options: dict[str, Any]
+) -> tuple[np.ndarray, np.ndarray, float, float]:
+    """G and H; and -lambda'p of the multipliers with A_ag' lambda = w (in units of `unit`) and the largest
+    lambda'p, by a linear program, and the sum of its terms.
     """
-    A = s.state["A"][r]
-    Bg = s.state["Bg"][r]
-    Bh = s.state["Bh"][r]
+    A, Bg, Bh = (s.state[key][r] for key in ("A", "Bg", "Bh"))
     G = Bg @ s.F[r] + s.state["bg"][r]
     H = Bh @ s.F[r] + s.state["bh"][r]
     a, total = domain(s, r)
+    p = np.concatenate([np.zeros(len(A)), s.algorithm.c_g * G, s.algorithm.c_h * H])
+    rows = np.vstack([np.vstack([A, Bg, Bh]).T, np.concatenate([a, np.zeros(len(G) + len(H))])])
+    bounds = [(0, None)] * (len(A) + len(G)) + [(None, None)] * len(H)
+    right = np.append(s.w[r], total) / unit
+    solution = linprog(-p, A_eq=rows, b_eq=right, bounds=bounds, method="highs", options=options)
+    assert solution.status == 0, f"w is no image of feasible multipliers: {solution.message}"
+    return G, H, float(solution.fun), float(np.abs(solution.x) @ np.abs(p))
+
+
+def certificate(s: Solved, r: int) -> dict[str, float]:
+    """Primal value psi = c + |d|^2/2 of d, violations and gap, relative to the size of the terms."""
+    A, Bg, Bh = (s.state[key][r] for key in ("A", "Bg", "Bh"))
+    a, total = domain(s, r)
+    G, H, value, terms = multipliers(s, r, 1.0, {"primal_feasibility_tolerance": 1e-9})
     change = s.J[r] @ s.d[r]
     on = a > 0
     c = float(np.max((A @ change)[on] * total / a[on]))
     dd = float(s.d[r] @ s.d[r])
-    n = len(A)
-    g = len(Bg)
-    h = len(Bh)
-    p = np.concatenate([np.zeros(n), s.algorithm.c_g * G, s.algorithm.c_h * H])
-    rows = np.vstack([np.vstack([A, Bg, Bh]).T, np.concatenate([a, np.zeros(g + h)])])
-    solution = linprog(
-        -p,
-        A_eq=rows,
-        b_eq=np.append(s.w[r], total),
-        bounds=[(0, None)] * (n + g) + [(None, None)] * h,
-        method="highs",
-        options={"primal_feasibility_tolerance": 1e-9},
-    )
-    assert solution.status == 0, f"w is no image of feasible multipliers: {solution.message}"
-    size = abs(c) + dd + float(np.abs(solution.x) @ np.abs(p)) + 1e-300
+    size = abs(c) + dd + terms + 1e-300
     return {
         "c": c,
         "psi": c + 0.5 * dd,
         "dd": dd,
-        "gap": (c + dd + solution.fun) / size,
+        "gap": (c + dd + value) / size,
         "ray": float(np.max((A @ change)[~on], initial=-np.inf)),
         "equality": float(np.max(np.abs(Bh @ change + s.algorithm.c_h * H), initial=0.0)),
         "inequality": float(np.max(Bg @ change + s.algorithm.c_g * G, initial=-np.inf)),
@@ -525,41 +522,21 @@ def relative_certificate(s: Solved, r: int, unit: float) -> dict[str, float]:
     Violated rows move J d by O(1) whatever the size of J, so lg, lh and w grow like 1 / |J|^2 and |d|^2 with
     them.
     """
-    A = s.state["A"][r]
-    Bg = s.state["Bg"][r]
-    Bh = s.state["Bh"][r]
-    G = Bg @ s.F[r] + s.state["bg"][r]
-    H = Bh @ s.F[r] + s.state["bh"][r]
+    A, Bg, Bh = (s.state[key][r] for key in ("A", "Bg", "Bh"))
     a, total = domain(s, r)
+    # HiGHS's presolve calls a program infeasible that the simplex method then solves to its tolerance
+    exact = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10, "presolve": False}
+    G, H, value, terms = multipliers(s, r, unit, exact)
     change = s.J[r] @ s.d[r]
     dd = float(s.d[r] @ s.d[r]) / unit
     c = float(np.max((A @ change) * total / a)) / unit
-    n = len(A)
-    g = len(Bg)
-    h = len(Bh)
-    p = np.concatenate([np.zeros(n), s.algorithm.c_g * G, s.algorithm.c_h * H])
-    rows = np.vstack([np.vstack([A, Bg, Bh]).T, np.concatenate([a, np.zeros(g + h)])])
-    solution = linprog(
-        -p,
-        A_eq=rows,
-        b_eq=np.append(s.w[r], total) / unit,
-        bounds=[(0, None)] * (n + g) + [(None, None)] * h,
-        method="highs",
-        # HiGHS's presolve calls a program infeasible that the simplex method then solves to its tolerance
-        options={
-            "primal_feasibility_tolerance": 1e-10,
-            "dual_feasibility_tolerance": 1e-10,
-            "presolve": False,
-        },
-    )
-    assert solution.status == 0, f"w is no image of feasible multipliers: {solution.message}"
     lengths = np.linalg.norm(s.J[r], axis=1)
     length = np.abs(s.w[r]) @ lengths  # of the terms of d
-    size = abs(c) + length**2 / unit + float(np.abs(solution.x) @ np.abs(p))
+    size = abs(c) + length**2 / unit + terms
     equality = np.abs(Bh @ change + s.algorithm.c_h * H) / (np.abs(H) + np.abs(Bh) @ lengths * length)
     inequality = (Bg @ change + s.algorithm.c_g * G) / (np.abs(G) + np.abs(Bg) @ lengths * length)
     return {
-        "gap": (c + dd + solution.fun) / size,
+        "gap": (c + dd + value) / size,
         "equality": float(np.max(equality, initial=0.0)),
         "inequality": float(np.max(inequality, initial=-np.inf)),
     }

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from mobench.config.overrides import normalise
 from mobench.errors import ConfigError
 from mobench.jobs.store import JobFolder
 from mobench.sweep import composer
-from tests.conftest import Run, command, environment
+from tests.conftest import Run, command, environment, process
 
 JOB = ["problem=vlmop2", "algorithm=ls", "steps=1", "preferences=2", "logger=local", "progress=false"]
 
@@ -203,8 +202,6 @@ def test_what_shows_needs_neither_torch_nor_pandas(tmp_path: Path, arguments: li
         f"import json, sys\nsys.argv = ['mobench', *{arguments!r}]\nfrom mobench.cli.entry import main\n"
         "try:\n    main()\nfinally:\n    print(json.dumps(sorted(sys.modules)))\n"
     )
-    done = subprocess.run(
-        [command()[0], "-c", code], env=environment(tmp_path), capture_output=True, text=True
-    )
+    done = process([command()[0], "-c", code], env=environment(tmp_path))
     assert done.returncode == 0, done.stderr
     assert {"torch", "pandas"} & set(json.loads(done.stdout.splitlines()[-1])) == set()

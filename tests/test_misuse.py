@@ -20,7 +20,7 @@ import mobench as api
 from mobench.errors import ConfigError, MobenchError
 from mobench.jobs.store import JobFolder
 from mobench.system import console
-from tests.conftest import REPOSITORY, Run, command, environment
+from tests.conftest import REPOSITORY, Run, command, environment, process
 
 # files of a plug-in: what they hold, and what the message must say besides the file's name
 BROKEN = {
@@ -157,14 +157,8 @@ def test_a_working_folder_that_is_gone(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     script = 'cd "$1" && rmdir "$1" && shift && exec "$@"'
-    done = subprocess.run(
-        ["bash", "-c", script, "bash", str(gone), *command("preferences=2")],
-        env=environment(tmp_path / "outputs", PYTHONPATH=os.pathsep.join(p for p in sys.path if p)),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    env = environment(tmp_path / "outputs", PYTHONPATH=os.pathsep.join(p for p in sys.path if p))
+    done = process(["bash", "-c", script, "bash", str(gone), *command("preferences=2")], env=env)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "The working folder no longer exists" in done.stderr
@@ -184,7 +178,7 @@ def test_ctrl_c_while_the_program_is_imported(tmp_path: Path) -> None:
     )
     env = environment(tmp_path, PYTHONPATH=os.pathsep.join([str(tmp_path), str(REPOSITORY)]))
     line = command("preferences=2")  # python -m: there Python remembers the signal
-    done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=60, check=False)
+    done = process(line, 60, env=env)
     assert (done.returncode, done.stderr) == (130, "mobench: error: Stopped before the first job started.\n")
 
 

@@ -22,7 +22,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.conftest import REPOSITORY, environment
+from tests.conftest import REPOSITORY, environment, process
 
 # every file that Python opens is noted, if it lies in the checkout; the interpreter's own packages may lie
 # there as well
@@ -79,15 +79,7 @@ def python(wheel: Path, here: Path, *arguments: str) -> str:
     watch = WATCH.format(root=str(REPOSITORY), prefix=str(Path(sys.prefix)), log=str(log))
     (wheel / "sitecustomize.py").write_text(watch)
     env = environment(here / "outputs", PYTHONPATH=str(wheel), MPLBACKEND="Agg")
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=here,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = process([sys.executable, *arguments], cwd=here, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     assert not log.exists(), log.read_text()
     return done.stdout

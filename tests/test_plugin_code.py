@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ import pytest
 
 from mobench.jobs import fingerprint
 from mobench.jobs.fingerprint import Opaque, of_class
-from tests.conftest import REPOSITORY, Run, environment
+from tests.conftest import REPOSITORY, Run, environment, process
 
 PARTS = "mobench_test_parts"
 HELP = "mobench_test_help"
@@ -253,10 +252,8 @@ print(of_class(mobench_test_parts.Bowls))
 
 def test_another_process_has_the_same_hash(hashed: Hash, tmp_path: Path) -> None:
     here = hashed()
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(REPOSITORY), str(tmp_path / "mine")],
-        env=environment(tmp_path, PYTHONHASHSEED="7"), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    line = [sys.executable, "-c", PROGRAM, str(REPOSITORY), str(tmp_path / "mine")]
+    done = process(line, env=environment(tmp_path, PYTHONHASHSEED="7"))
     assert done.stdout.strip() == here, done.stderr
 
 

@@ -27,6 +27,7 @@ from mobench.report.wall import wall
 from mobench.report.words import number
 from mobench.system.paths import KEPT
 
+DATE = "2025-01-02T03:04:05+0000"
 VOID = {"meta", "link", "img", "input", "br", "hr"}
 EVIL = "<script>document.title = 'owned'</script> & \"quotes\" 'too'"
 # mobench.jobs.job annotates with OmegaConf's own types, which beartype finds old-fashioned
@@ -47,14 +48,9 @@ def png(width: int = 4, height: int = 3) -> bytes:
 
 def claim(id: str, verdict: str, **fields: Any) -> dict[str, Any]:
     """A record of claims.json."""
-    base = {
-        "id": id,
-        "statement": f"statement of {id}",
-        "source": "Fig. 1",
-        "published": "1.0 ± 0.1",
-        "measured": "1.05",
-    }
-    return {**base, "tolerance": "< 1e-3", "scale": "laptop", "verdict": verdict, "reason": "", **fields}
+    base = {"id": id, "statement": f"statement of {id}", "source": "Fig. 1", "published": "1.0 ± 0.1"}
+    base |= {"measured": "1.05", "tolerance": "< 1e-3", "scale": "laptop", "verdict": verdict, "reason": ""}
+    return base | fields
 
 
 def artifact(
@@ -63,22 +59,15 @@ def artifact(
     """An artifact folder as mobench/artifacts writes it."""
     folder = root / "artifacts" / id
     folder.mkdir(parents=True)
-    base = {
-        "id": id,
-        "title": f"Title of {id}",
-        "scale": "laptop",
-        "command": f"mobench +experiment={id}",
-        "jobs": {},
-    }
+    base: dict[str, Any] = {"id": id, "title": f"Title of {id}", "scale": "laptop", "jobs": {}, "runs": {}}
     base |= {
-        "runs": {},
+        "command": f"mobench +experiment={id}",
         "seconds_jobs": 75.0,
         "seconds_drawing": 0.5,
         "notes": [],
-        "git_sha": "a" * 40,
-        "git_dirty": True,
     }
-    base |= {"versions": {"torch": "2.10"}, "device": "CPU Z", "date": "2025-01-02T03:04:05+0000", **origin}
+    base |= {"git_sha": "a" * 40, "git_dirty": True, "versions": {"torch": "2.10"}, "device": "CPU Z"}
+    base |= {"date": DATE, **origin}
     (folder / "provenance.json").write_text(json.dumps(base))
     (folder / "claims.json").write_text(claims if isinstance(claims, str) else json.dumps(claims))
     if figure:
@@ -120,12 +109,7 @@ def job(
     folder.mkdir(parents=True)
     (folder / "status.json").write_text(json.dumps({"status": status, **fields}))
     if total:
-        base = {
-            "seconds_wall": seconds,
-            "git_sha": "b" * 40,
-            "git_dirty": False,
-            "date": "2025-01-02T03:04:05+0000",
-        }
+        base = {"seconds_wall": seconds, "git_sha": "b" * 40, "git_dirty": False, "date": DATE}
         base |= {"device": "CPU Z", "execution": f"one batch of {total} runs on cpu, 1 thread(s), stacked"}
         (folder / "meta.json").write_text(json.dumps(base | (meta or {})))
         (folder / "config.yaml").write_text(CONFIG.format(step=seconds))

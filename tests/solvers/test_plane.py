@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ from mobench.kernels import native
 from mobench.solvers import Solution, epo_lp, min_norm, plane, qp
 from mobench.solvers.dual import Dual, ferero_dual
 from mobench.solvers.sector import sector_min_norm
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, process
 
 F64 = torch.float64
 R = 700
@@ -182,10 +181,7 @@ def test_loaded_when_it_pays_and_kept_where_it_can_be(folder: str, tmp_path: Pat
     for turn in ("first", "kept", "damaged"):
         for file in tmp_path.rglob("*.o") if turn == "damaged" else ():
             file.write_bytes(file.read_bytes()[:3000])
-        line = [sys.executable, "-c", PATIENT]
-        done = subprocess.run(
-            line, cwd=REPOSITORY, env=env, capture_output=True, text=True, timeout=300, check=False
-        )
+        done = process([sys.executable, "-c", PATIENT], 300, cwd=REPOSITORY, env=env)
         assert done.returncode == 0, done.stderr
         new = turn != "kept" or folder != "cache"
         assert done.stdout == f"True {new}\n"
