@@ -109,15 +109,8 @@ def network(**options: Any) -> Any:
 
 
 def test_a_run_is_the_same_alone_and_with_steps_of_its_own() -> None:
-    options = {
-        "problem": "least_squares",
-        "algorithm": "mgda",
-        "steps": 20,
-        "oracle": "epochs",
-        **QUICK,
-        **ADAM,
-    }
-    options |= {"oracle.batch_size": 8, "algorithm.step_size": 0.1}
+    options = {"problem": "least_squares", "algorithm": "mgda", "steps": 20, **QUICK, **ADAM}
+    options |= {"oracle": "epochs", "oracle.batch_size": 8, "algorithm.step_size": 0.1}
     together = iterates(mobench.run(**options))
     alone = iterates(mobench.run(**options | {"seeds": [1]}))
     torch.testing.assert_close(together[[1, 3]], alone, rtol=0, atol=1e-12)

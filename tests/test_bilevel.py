@@ -356,34 +356,14 @@ def test_wc_mhgd_follows_the_reference(
     quadratic: BilevelQuadratic, two: tuple[Runs, Tensor], method: str, warm: bool
 ) -> None:
     runs, x = two
-    oracle = Hypergradient(
-        quadratic,
-        runs,
-        inner_steps=8,
-        inner_step=0.4,
-        warm_start=warm,
-        method=method,
-        cg_steps=4,
-        neumann_steps=5,
-    )
+    options: dict[str, Any] = {"warm_start": warm, "method": method, "cg_steps": 4, "neumann_steps": 5}
+    oracle = Hypergradient(quadratic, runs, inner_steps=8, inner_step=0.4, **options)
     path, state, _ = trained(oracle, WCMHGD(trade_off=0.5), x, runs, 40)
     for run in range(len(runs)):
-        wanted = reference.wc_mhgd(
-            numpy_of(quadratic),
-            x[run].numpy(),
-            np.zeros(Q),
-            40,
-            8,
-            alpha=0.4,
-            beta=0.1,
-            r=runs.weights[run].numpy(),
-            u=0.5,
-            hypergradient=method,
-            N=4,
-            eta=0.5,
-            Q=5,
-            warm_start=warm,
-        )
+        start = (numpy_of(quadratic), x[run].numpy(), np.zeros(Q), 40, 8)
+        options = {"hypergradient": method, "N": 4, "eta": 0.5, "Q": 5, "warm_start": warm}
+        r = runs.weights[run].numpy()
+        wanted = reference.wc_mhgd(*start, alpha=0.4, beta=0.1, r=r, u=0.5, **options)
         np.testing.assert_allclose(path[:, run], wanted.x[: len(path)], rtol=1e-8, atol=1e-8)
     assert int(state["fail"].sum()) == 0
 
@@ -395,17 +375,8 @@ def test_moml_is_min_norm_on_hypergradients(quadratic: BilevelQuadratic, two: tu
     for warm in (True, False):
         oracle = Hypergradient(quadratic, runs, inner_steps=8, inner_step=0.4, warm_start=warm)
         iterates[warm] = trained(oracle, MGDA(step_size=0.1), x, runs, 40)[0]
-        wanted = reference.wc_mhgd(
-            numpy_of(quadratic),
-            x[0].numpy(),
-            np.zeros(Q),
-            40,
-            8,
-            alpha=0.4,
-            beta=0.1,
-            hypergradient="itd",
-            warm_start=warm,
-        )
+        start = (numpy_of(quadratic), x[0].numpy(), np.zeros(Q), 40, 8)
+        wanted = reference.wc_mhgd(*start, alpha=0.4, beta=0.1, hypergradient="itd", warm_start=warm)
         np.testing.assert_allclose(iterates[warm][:, 0], wanted.x[:41], rtol=1e-8, atol=1e-8)
     again = Hypergradient(quadratic, runs, inner_steps=8, inner_step=0.4)
     assert torch.equal(trained(again, MGDA(step_size=0.1), x, runs, 40)[0], iterates[True])
@@ -449,20 +420,8 @@ def test_forum_follows_the_reference(
     algorithm = FORUM(variant=variant, step_size=0.05)
     path, state, states = trained(oracle, algorithm, theta, runs, 20)
     assert int(state["fail"].sum()) == 0
-    wanted = [
-        reference.forum(
-            numpy_of(quadratic),
-            x[run].numpy(),
-            np.zeros(Q),
-            60,
-            8,
-            alpha=0.05,
-            beta=0.05,
-            variant=variant,
-            eps=0.0,
-        )
-        for run in range(len(x))
-    ]
+    starts = [(numpy_of(quadratic), row.numpy(), np.zeros(Q), 60, 8) for row in x]
+    wanted = [reference.forum(*start, alpha=0.05, beta=0.05, variant=variant, eps=0.0) for start in starts]
     for run in range(len(x)):
         np.testing.assert_allclose(path[:, run], wanted[run].w[:21], rtol=1e-6, atol=1e-7)
     w, lam = (
@@ -562,18 +521,8 @@ def test_moco_follows_the_reference(quadratic: BilevelQuadratic, two: tuple[Runs
     oracle = EMA(quadratic, runs, inner, decay=0.5, scale=0.5, offset=1.0)
     path, _, _ = trained(oracle, MoCo(weight_step=0.1, step_size=0.1), x, runs, 60)
     for run in range(2):
-        wanted = reference.moco(
-            numpy_of(quadratic),
-            x[run].numpy(),
-            np.zeros(Q),
-            60,
-            alpha=0.4,
-            beta=0.1,
-            eta=0.5,
-            Q=3,
-            b0=0.5,
-            gamma0=0.1,
-        )
+        start = (numpy_of(quadratic), x[run].numpy(), np.zeros(Q), 60)
+        wanted = reference.moco(*start, alpha=0.4, beta=0.1, eta=0.5, Q=3, b0=0.5, gamma0=0.1)
         np.testing.assert_allclose(path[:, run], wanted.x[:61], rtol=1e-8, atol=1e-8)
 
 

@@ -467,20 +467,10 @@ def test_a_changed_configuration_is_another_job(files: Files, tmp_path: Path) ->
     assert "config.yaml is the configuration of vlmop2-ferero-" in result.words
 
 
-def frame_of(values: np.ndarray, preference: float = 0.5) -> pd.DataFrame:
-    n = len(values)
-    return pd.DataFrame(
-        {
-            "run": range(n),
-            "seed": range(n),
-            "output": "last",
-            "preference_1": preference,
-            "f_1": values,
-            "seconds": 1.0,
-            "kkt_residual_max": 1e-17,
-            "status": "done",
-        }
-    )
+def frame_of(values: np.ndarray) -> pd.DataFrame:
+    frame = pd.DataFrame({"run": range(len(values)), "seed": range(len(values)), "output": "last"})
+    frame = frame.assign(preference_1=0.5, f_1=values, seconds=1.0)
+    return frame.assign(kkt_residual_max=1e-17, status="done")
 
 
 def outcome(recorded: pd.DataFrame, again: pd.DataFrame, row: int = 0) -> str:

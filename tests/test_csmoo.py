@@ -166,15 +166,9 @@ def test_coefficients_of_their_own_and_other_schedules(name: str) -> None:
     assert path.infeasible.any() == (name != "csmoo2")
     power = reference.Power(2.0, 0.7, 3.0)
     for r in range(len(runs)):
-        expected = run(
-            *inputs(r),
-            **scalarisation(runs, r, 2),
-            steps=steps,
-            tau=tau,
-            rho=lambda t: min(1.0, power(t)),
-            gamma=reference.Power(0.9, 0.92, 2.0),
-            **options,
-        )
+        schedules = {"rho": lambda t: min(1.0, power(t)), "gamma": reference.Power(0.9, 0.92, 2.0)}
+        options |= scalarisation(runs, r, 2) | schedules
+        expected = run(*inputs(r), steps=steps, tau=tau, **options)
         agrees(path, r, expected, 1e-9)
 
 
@@ -188,18 +182,9 @@ def test_penalty_path_on_the_noisy_variable(variant: str, M: int) -> None:
     path = follow(oracle, algorithm, theta, runs, 150)
     for r in range(len(runs)):
         oracle_r, x0, _, X = inputs(r)
-        expected = reference.penalty(
-            oracle_r,
-            x0,
-            X,
-            **scalarisation(runs, r, M),
-            steps=150,
-            beta=2.0,
-            variant=variant,
-            tau=0.3,
-            smoothing=0.1,
-            gamma=reference.Power(0.3, 0.95),
-        )
+        options = {"beta": 2.0, "variant": variant, "tau": 0.3, "smoothing": 0.1}
+        options |= scalarisation(runs, r, M) | {"gamma": reference.Power(0.3, 0.95)}
+        expected = reference.penalty(oracle_r, x0, X, steps=150, **options)
         agrees(path, r, expected, 1e-9)
 
 
@@ -304,15 +289,8 @@ BLOCKS = [
 @pytest.mark.parametrize(("name", "blocks", "rule", "rho", "move", "solve"), BLOCKS)
 def test_path_of_beams_by_blocks(name: str, blocks: int, rule: str, rho: str, move: str, solve: str) -> None:
     algorithm, run, options = BEAMS[name]
-    oracle, theta, inputs = pls_pair(
-        PLS(channel_seed=None),
-        PAIRS,
-        steps := 20,
-        blocks=blocks,
-        block_rule=rule,
-        block_rho=rho,
-        block_move=move,
-    )
+    by_blocks = {"blocks": blocks, "block_rule": rule, "block_rho": rho, "block_move": move}
+    oracle, theta, inputs = pls_pair(PLS(channel_seed=None), PAIRS, steps := 20, **by_blocks)
     path = follow(oracle, replace(algorithm, block_solve=solve), theta, PAIRS, steps)
     parts = [np.flatnonzero(np.arange(8) * blocks // 8 == b).tolist() for b in range(blocks)]
     visits = torch.stack([oracle.block(t, 2) for t in range(steps)], 1)

@@ -170,14 +170,8 @@ def test_a_diverged_run_leaves_its_set(algorithm: str) -> None:
 def test_the_state_of_a_diverged_run_rests_as_it_does_alone() -> None:
     """Beside a neighbour its weights once went on from the gradients of its last iterate (0.878)."""
     f = [lambda x: (x[0] ** 2 - 1) ** 2, lambda x: 3 * (x[0] - 2) ** 4]
-    options: dict[str, Any] = {
-        "algorithm": "moco",
-        "oracle": "exact",
-        "steps": 60,
-        "seeds": [0],
-        "algorithm.step_size": 0.01,
-        "algorithm.weight_step": 1e-72,
-    }
+    options: dict[str, Any] = {"algorithm": "moco", "oracle": "exact", "steps": 60, "seeds": [0]}
+    options |= {"algorithm.step_size": 0.01, "algorithm.weight_step": 1e-72}
     with pytest.warns(UserWarning, match="1 of 2 runs"):
         pair = mobench.run(problem=mobench.objectives(f, start=[[0.3], [60.0]]), preferences=2, **options)
     with pytest.warns(UserWarning, match="1 of 1 run"):

@@ -272,18 +272,9 @@ def compare(
     for r, seed in enumerate(SEEDS):
         clients = [plain_loops.mlp_client(x, y, 8, 10) for x, y in by_hand(p, seed, "train")]
         batches = None if batch_size is None else lambda t, r=r: rows_of(oracle, r, t - 1)
-        plain_path = plain_loops.trajectory(
-            method.reference,
-            path[r, 0].numpy(),
-            clients,
-            ROUNDS,
-            eta=ETA,
-            tau=TAU,
-            batches=batches,
-            offset=0.0,
-            client_loss="ell" if loss == "running" else loss,
-            **method.options,
-        )
+        start = (method.reference, path[r, 0].numpy(), clients, ROUNDS)
+        rules = {"batches": batches, "offset": 0.0, "client_loss": "ell" if loss == "running" else loss}
+        plain_path = plain_loops.trajectory(*start, eta=ETA, tau=TAU, **rules, **method.options)
         np.testing.assert_allclose(path[r].numpy(), plain_path.thetas, rtol=0, atol=atol)
         for rule, expected in (
             ("mean", plain_path.mean),

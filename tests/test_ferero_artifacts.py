@@ -402,18 +402,10 @@ def test_digits_need_a_shorter_step_of_the_multipliers(
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
 
     def trained(**gamma: float) -> tuple[pd.Series, pd.DataFrame]:
-        rows = mobench.run(
-            protocol="multi_mnist",
-            algorithm="ferero_stochastic",
-            scale="paper",
-            data="digits",
-            seeds=[0],
-            steps=10,
-            progress=False,
-            logger="local",
-            record={"every": 1, "evaluate": False, "measures": False},
-            **{f"algorithm.{key}": value for key, value in gamma.items()},
-        )
+        choices = {"protocol": "multi_mnist", "algorithm": "ferero_stochastic", "scale": "paper"}
+        settings: dict[str, Any] = {"data": "digits", "seeds": [0], "steps": 10, "progress": False}
+        settings |= {"logger": "local", "record": {"every": 1, "evaluate": False, "measures": False}}
+        rows = mobench.run(**choices, **settings, **{f"algorithm.{key}": v for key, v in gamma.items()})
         assert mobench.load(rows).config["problem"]["model"] == "lenet"
         history = mobench.load(rows).history
         return rows["status"], history.loc[history["step"] == 2, ["weight_1", "weight_2"]]
@@ -429,15 +421,9 @@ def test_digits_need_a_shorter_step_of_the_multipliers(
 
 def test_paths_of_lost_runs_are_not_drawn_and_are_no_ascent() -> None:
     """A lost run keeps its last iterate, whose losses may be anything."""
-    history = pd.DataFrame(
-        {
-            "run": [0, 1, 2] * 3,
-            "seed": 0,
-            "step": np.repeat([0, 10, 20], 3),
-            "f_1": [3.0] * 3 + [1.0] * 3 + [0.5, 0.9, 1e29],
-            "f_2": [3.0] * 3 + [1.0] * 3 + [0.8, 0.7, 1e29],
-        }
-    )
+    history = pd.DataFrame({"run": [0, 1, 2] * 3, "seed": 0, "step": np.repeat([0, 10, 20], 3)})
+    history["f_1"] = [3.0] * 3 + [1.0] * 3 + [0.5, 0.9, 1e29]
+    history["f_2"] = [3.0] * 3 + [1.0] * 3 + [0.8, 0.7, 1e29]
     final = pd.DataFrame({"run": [0, 1, 2], "status": ["done", "done", "diverged"]})
     config = {"algorithm": {"warm_steps": 10}}
     path = fig6.losses(SimpleNamespace(history=history, final=final, config=config))  # type: ignore[arg-type]

@@ -623,27 +623,12 @@ def test_problems_of_data_show_before_the_first_step() -> None:
         _ = tiny(shrink=4).dim
 
 
-COMMAND = (
-    "problem=few_shot",
-    "oracle=hypergradient",
-    "algorithm=wc_mhgd",
-    "problem.episodes=named",
-    "problem.filters=2",
-    "problem.shrink=2",
-    "problem.tasks=3",
-    "problem.query_per_class=3",
-    "preferences.weights=[[0.8,0.1,0.1]]",
-    "preferences.count=null",
-    "steps=2",
-    "logger=local",
-    "progress=false",
-    "oracle.inner_steps=3",
-    "dtype=float32",
-)
-
-
 def test_the_command_line(mobench: Run) -> None:
-    result = mobench(*COMMAND, "seeds=[0,1]")
+    sizes = ("filters=2", "shrink=2", "tasks=3", "query_per_class=3", "episodes=named")
+    problem = ("problem=few_shot", *(f"problem.{size}" for size in sizes))
+    method = ("oracle=hypergradient", "oracle.inner_steps=3", "algorithm=wc_mhgd", "steps=2", "dtype=float32")
+    runs = ("preferences.weights=[[0.8,0.1,0.1]]", "preferences.count=null", "seeds=[0,1]")
+    result = mobench(*problem, *method, *runs, "logger=local", "progress=false")
     assert result.code == 0, result.err
     rows = result.rows
     assert len(rows) == 2

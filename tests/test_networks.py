@@ -135,14 +135,8 @@ def program(name: str) -> str:
 
 def ran(name: str, methods: tuple[str, ...] = (), dropout: float = 0.1, **options: Any) -> dict[str, Any]:
     """The names of a program after it has run."""
-    scope: dict[str, Any] = {
-        "__name__": "program",
-        "methods": methods,
-        "results": {},
-        "steps": 2 if name == "residual" else 4,
-        "dropout": dropout,
-        "options": QUIET | options,
-    }
+    scope: dict[str, Any] = {"__name__": "program", "methods": methods, "results": {}, "dropout": dropout}
+    scope |= {"steps": 2 if name == "residual" else 4, "options": QUIET | options}
     torch.manual_seed(1)
     exec(compile(program(name), name, "exec"), scope)
     return scope
@@ -374,14 +368,8 @@ def same(a: pd.DataFrame, b: pd.DataFrame) -> None:
         assert np.array_equal(x, y)
 
 
-LONG: dict[str, Any] = {
-    "algorithm": "omd_tch",
-    "preferences": 2,
-    "seeds": [0, 1],
-    "steps": 40,
-    "checkpoint.seconds": 0,
-    **QUIET,
-}
+LONG: dict[str, Any] = {"algorithm": "omd_tch", "preferences": 2, "seeds": [0, 1], "steps": 40, **QUIET}
+LONG["checkpoint.seconds"] = 0
 ONE_WAY = {**LONG, "problem.execution": "loop"}
 """For jobs that are compared bit for bit, but measure which way is the fastest each for itself."""
 

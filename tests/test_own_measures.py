@@ -16,15 +16,8 @@ import mobench
 from mobench.errors import ConfigError
 from mobench.jobs.build import make_job
 
-QUICK: dict[str, Any] = {
-    "problem": "vlmop2",
-    "algorithm": "omd_tch",
-    "preferences": 2,
-    "seeds": [0, 1],
-    "steps": 6,
-    "logger": "local",
-    "progress": False,
-}
+QUICK: dict[str, Any] = {"problem": "vlmop2", "algorithm": "omd_tch", "preferences": 2, "steps": 6}
+QUICK |= {"seeds": [0, 1], "logger": "local", "progress": False}
 SHIFT = 1.0
 
 

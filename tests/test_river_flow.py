@@ -435,18 +435,9 @@ def test_caps_in_multiples_of_the_constant_losses() -> None:
 
 
 def test_smoke_job(mobench: Run) -> None:
-    result = mobench(
-        "problem=river_flow",
-        "scale=smoke",
-        "oracle=epochs",
-        "oracle.batch_size=64",
-        "algorithm=mgda",
-        "steps=60",
-        "algorithm.step_size=0.1",
-        "preferences=1",
-        "seeds=[0,1]",
-        "logger=local",
-    )
+    parts = ("problem=river_flow", "oracle=epochs", "oracle.batch_size=64", "algorithm=mgda")
+    runs = ("steps=60", "algorithm.step_size=0.1", "preferences=1", "seeds=[0,1]")
+    result = mobench(*parts, *runs, "scale=smoke", "logger=local")
     assert result.code == 0, result.err
     meta = json.loads((result.job.path / "meta.json").read_text())
     assert meta["embedded"] is True

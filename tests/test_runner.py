@@ -371,15 +371,9 @@ def test_a_job_with_failed_solves_is_complete_and_never_silent(mobench: Run, plu
 
 def test_an_artifact_says_each_time_which_of_its_runs_have_no_answer(mobench: Run) -> None:
     """FERERO's hard starts with exact multipliers: drawn from the finished runs, with exit code 1."""
-    arguments = (
-        "+experiment=ferero/fig4",
-        "algorithm.subproblem=exact",
-        "steps=20",
-        "seeds=[0]",
-        "logger=local",
-    )
+    settings = ("algorithm.subproblem=exact", "steps=20", "seeds=[0]")
     for unchanged in (False, True):
-        result = mobench(*arguments)
+        result = mobench("+experiment=ferero/fig4", *settings, "logger=local")
         assert result.code == 1
         assert "ferero/fig4 f: 2 of 4 runs ended with a failed subproblem solve" in result.err
         assert "2 of these subproblems were proved to have no solution" in result.err
@@ -404,14 +398,8 @@ def test_error_in_a_method_is_its_jobs_failure(mobench: Run, plug_in: str) -> No
 @pytest.mark.parametrize("algorithm", ["ls", "mgda", "epo", "pmtl", "omd_tch"])
 def test_nan_objective_is_that_rows_end(mobench: Run, plug_in: str, algorithm: str) -> None:
     """A row that is not finite is `diverged`, a final answer: the job is done and neighbours agree."""
-    arguments = (
-        plug_in,
-        "problem=hole",
-        f"algorithm={algorithm}",
-        "preferences=3",
-        "logger=local",
-        "algorithm.step_size=0.15",
-    )
+    method = (f"algorithm={algorithm}", "algorithm.step_size=0.15")
+    arguments = (plug_in, "problem=hole", *method, "preferences=3", "logger=local")
     result = mobench(*arguments, "problem.edge=0.28")
     assert result.code == 0, result.err
     rows = result.rows
@@ -436,25 +424,14 @@ def test_nan_objective_is_that_rows_end(mobench: Run, plug_in: str, algorithm: s
 
 
 def test_job_folder(mobench: Run) -> None:
-    result = mobench(
-        "algorithm=omd_tch",
-        "algorithm.outputs=[last,mean]",
-        *BASE[:2],
-        "steps=12",
-        "record.every=5",
-        "logger=local",
-    )
-    folder = result.job
+    method = ("algorithm=omd_tch", "algorithm.outputs=[last,mean]")
+    folder = mobench(*method, *BASE[:2], "steps=12", "record.every=5", "logger=local").job
     assert re.fullmatch(r"vlmop2-omdtch-[0-9a-f]{10}", folder.key)
-    names = {p.name for p in folder.path.iterdir()}
-    assert names == {
-        "config.yaml",
-        "status.json",
+    names = {".lock", "config.yaml", "status.json", "meta.json"}
+    assert {p.name for p in folder.path.iterdir()} == names | {
         "final.csv",
         "solutions.npz",
         "history.parquet",
-        "meta.json",
-        ".lock",
     }
     head = ["run", "seed", "output", "preference_1", "preference_2", "ray_1", "ray_2", "f_1", "f_2"]
     final = folder.final()

@@ -618,6 +618,9 @@ def test_a_start_from_a_file(tmp_path: Path) -> None:
 # constraints
 
 
+LINE: dict[str, Any] = {"line": "matrix", "equality_matrix": [[0.0, 1.0, -1.0]], "equality_offset": [-0.5]}
+
+
 def test_the_surrogate_ends_on_both_constraints() -> None:
     p = SpeechSurrogate()
     x0 = p.initial(runs(0))
@@ -631,13 +634,7 @@ def test_the_surrogate_ends_on_both_constraints() -> None:
     f0 = p.values(x0)[0]
     assert float(f0[0]) > 1.3
     assert abs(float(f0[1] - f0[2]) - 0.5) > 0.1
-    method = FERERO(
-        upper=(1.2, None, None),
-        line="matrix",
-        equality_matrix=[[0.0, 1.0, -1.0]],
-        equality_offset=[-0.5],
-        step_size=0.05,
-    )
+    method = FERERO(upper=(1.2, None, None), **LINE, step_size=0.05)
     oracle = Exact(p, runs(0))
     state = loop.advance(oracle, method, {}, loop.start(oracle, method, {}, x0, runs(0), 400), 400)
     f = p.values(state["theta"])[0]
@@ -651,14 +648,7 @@ def test_the_single_loop_ends_there_too() -> None:
     p = SpeechSurrogate()
     ends = []
     for upper in ((1.2, None, None), None):
-        method = FEREROSA(
-            upper=upper,
-            line="matrix",
-            equality_matrix=[[0.0, 1.0, -1.0]],
-            equality_offset=[-0.5],
-            step_size=0.02,
-            gamma=0.05,
-        )
+        method = FEREROSA(upper=upper, **LINE, step_size=0.02, gamma=0.05)
         oracle = Exact(p, runs(0))
         state = loop.start(oracle, method, {}, p.initial(runs(0)), runs(0), 3000)
         ends.append(p.values(loop.advance(oracle, method, {}, state, 3000)["theta"])[0])

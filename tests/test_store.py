@@ -284,13 +284,8 @@ RUN_AGAIN = [
     "facts of another job",
     "everything of another job",
 ]
-READERS = {
-    "final.csv": "final",
-    "meta.json": "meta",
-    "history.parquet": "history",
-    "solutions.npz": "solutions",
-    "config.yaml": "config",
-}
+READERS = {"final.csv": "final", "meta.json": "meta", "history.parquet": "history", "config.yaml": "config"}
+READERS["solutions.npz"] = "solutions"
 COMMAND = ("algorithm=ls", "preferences=2", "steps=5", "record.every=1", "progress=false", "logger=local")
 
 

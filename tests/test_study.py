@@ -214,15 +214,8 @@ def test_a_table_has_means_with_intervals_and_counts_lost_runs() -> None:
     """Student's t with two degrees of freedom: 4.303; the mean of a seed is that of its preferences."""
     values = {"good": [[1.0, 3.0], [3.0, 5.0], [5.0, 7.0]], "bad": [[1.0, 1.0], [1.0, np.inf], [1.0, 1.0]]}
     rows = pd.DataFrame(
-        {
-            "algorithm": name,
-            "seed": s,
-            "preference_1": p,
-            "f_1": v,
-            "f_2": 1.0,
-            "algorithm.x": s,
-            "status": "done" if np.isfinite(v) else "diverged",
-        }
+        {"algorithm": name, "seed": s, "preference_1": p, "f_1": v, "f_2": 1.0, "algorithm.x": s}
+        | {"status": "done" if np.isfinite(v) else "diverged"}
         for name, seeds in values.items()
         for s, pair in enumerate(seeds)
         for p, v in enumerate(pair)

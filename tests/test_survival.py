@@ -376,13 +376,8 @@ def test_provenance_names_the_code_of_all_processes(
     changed: dict[str, Any],
     words: str,
 ) -> None:
-    first = {
-        "git_sha": "a" * 40,
-        "git_dirty": False,
-        "files": "0",
-        "versions": {"torch": "2.9"},
-        "device": "CPU A",
-    }
+    first = {"git_sha": "a" * 40, "git_dirty": False, "files": "0", "versions": {"torch": "2.9"}}
+    first["device"] = "CPU A"
     config = composed("algorithm=ls", *QUICK)
     with monkeypatch.context() as patch:
         patch.setattr(provenance, "this_process", lambda device: first)

@@ -24,17 +24,9 @@ from tests.conftest import Run
 from tests.test_federated import changed, composed
 
 BASE = ("protocol=federated", "scale=smoke", "logger=local")
-SMALL = {
-    "dtype": "float64",
-    "steps": 3,
-    "seeds": [25, 0],
-    "problem.hidden": 8,
-    "problem.partition": "partial",
-    "problem.classes_per_client": 2,
-    "problem.clients": 4,
-    "problem.train_size": 200,
-    "oracle.batch_size": 4,
-}
+SMALL = {"dtype": "float64", "steps": 3, "seeds": [25, 0], "problem.hidden": 8, "problem.clients": 4}
+SMALL |= {"problem.partition": "partial", "problem.classes_per_client": 2, "problem.train_size": 200}
+SMALL |= {"oracle.batch_size": 4}
 
 
 # --- each run is its own job --------------------------------------------------------------------------------

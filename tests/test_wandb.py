@@ -75,14 +75,8 @@ def test_offline_run_is_read_back(tmp_path: Path, server: tuple[socket.socket, s
     listening, url = server
     root = tmp_path / "outputs"
     names = ("WANDB_BASE_URL", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY")
-    done = shell(
-        root,
-        "+experiment=ferero/fig7",
-        "scale=smoke",
-        "steps=20",
-        "logger=wandb",
-        env=dict.fromkeys(names, url),
-    )
+    arguments = ("+experiment=ferero/fig7", "scale=smoke", "steps=20", "logger=wandb")
+    done = shell(root, *arguments, env=dict.fromkeys(names, url))
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     with pytest.raises(BlockingIOError):
