@@ -173,70 +173,22 @@ def _wait(what: str) -> None:
 
 # data-dependent sizes, or an info that the host reads
 WAITING = {
-    "nonzero",
-    "masked_select",
-    "unique_dim",
-    "_unique",
-    "_unique2",
-    "unique_consecutive",
-    "unique_dim_consecutive",
-    "equal",
-    "bincount",
-    "histc",
-    "_linalg_check_errors",
-    "_linalg_eigh",
-    "linalg_eig",
-    "_linalg_svd",
-    "linalg_cholesky",
-    "linalg_inv",
-    "linalg_lstsq",
-    "_ctc_loss",
-    "is_nonzero",
-    "nonzero_static",
-    "allclose",
-}
+    "nonzero", "masked_select", "unique_dim", "_unique", "_unique2", "unique_consecutive",
+    "unique_dim_consecutive", "equal", "bincount", "histc", "_linalg_check_errors", "_linalg_eigh",
+    "linalg_eig", "_linalg_svd", "linalg_cholesky", "linalg_inv", "linalg_lstsq", "_ctc_loss", "is_nonzero",
+    "nonzero_static", "allclose",
+}  # fmt: skip
 PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "vdot", "convolution", "addr"}
 FREE = {
-    "detach",
-    "alias",
-    "lift_fresh",
-    "lift",
-    "empty",
-    "empty_like",
-    "new_empty",
-    "empty_strided",
-    "new_empty_strided",
-    "_unsafe_view",
-    "_reshape_alias",
-    "sym_size",
-    "sym_stride",
-    "sym_numel",
-    "resize_",
-    "set_",
-    "_local_scalar_dense",
-    "record_stream",
-    "is_same_size",
-    "_has_compatible_shallow_copy_type",
-    "is_pinned",
-    "_to_copy",
-    "copy_",
-    "_linalg_check_errors",
-}
+    "detach", "alias", "lift_fresh", "lift", "empty", "empty_like", "new_empty", "empty_strided",
+    "new_empty_strided", "_unsafe_view", "_reshape_alias", "sym_size", "sym_stride", "sym_numel", "resize_",
+    "set_", "_local_scalar_dense", "record_stream", "is_same_size", "_has_compatible_shallow_copy_type",
+    "is_pinned", "_to_copy", "copy_", "_linalg_check_errors",
+}  # fmt: skip
 SCALAR_OK = {
-    "where",
-    "fill_",
-    "fill",
-    "masked_fill",
-    "masked_fill_",
-    "index_put_",
-    "index_put",
-    "_index_put_impl_",
-    "copy_",
-    "_to_copy",
-    "index_fill_",
-    "index_fill",
-    "_foreach_copy_",
-}
+    "where", "fill_", "fill", "masked_fill", "masked_fill_", "index_put_", "index_put", "_index_put_impl_",
+    "copy_", "_to_copy", "index_fill_", "index_fill", "_foreach_copy_",
+}  # fmt: skip
 INDEX = {"index", "_unsafe_index", "index_put_", "index_put", "_index_put_impl_", "_unsafe_index_put"}
 
 

@@ -36,20 +36,9 @@ from tests.conftest import REPOSITORY, Run, of_before, shell
 SCALES = ("smoke", "laptop", "paper")
 VERDICTS = {"reproduced", "partial", "not reproduced", "inconclusive", "check passed", "check failed"}
 FIELDS = {
-    "id",
-    "jobs",
-    "statement",
-    "source",
-    "published",
-    "measured",
-    "tolerance",
-    "scale",
-    "verdict",
-    "reason",
-    "timed",
-    "gauges",
-    "leans",
-}
+    "id", "jobs", "statement", "source", "published", "measured", "tolerance", "scale", "verdict", "reason",
+    "timed", "gauges", "leans",
+}  # fmt: skip
 FIG7 = ("+experiment=ferero/fig7", "logger=local")
 
 

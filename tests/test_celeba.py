@@ -223,12 +223,10 @@ IMAGES = "img_align_celeba"
 BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no list": (lambda r: (r / "celeba" / LIST).unlink(), f"data=celeba needs {LIST} in .*non-commercial"),
     "no count": (
-        edit(LIST, lambda x: x[1:]),
-        f"{LIST}, line 1: found '5_o_Clock.*expected the number of images",
+        edit(LIST, lambda x: x[1:]), f"{LIST}, line 1: found '5_o_Clock.*expected the number of images",
     ),
     "other names": (
-        edit(LIST, swap(1, "Bald", "Bold")),
-        "line 2: found 40 names.*name 5 is 'Bold' instead of 'Bald'",
+        edit(LIST, swap(1, "Bald", "Bold")), "line 2: found 40 names.*name 5 is 'Bold' instead of 'Bald'",
     ),
     "a short row": (
         edit(LIST, lambda x: [*x[:4], x[4][:-2], *x[5:]]),
@@ -241,18 +239,16 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
         f"{PARTITION}, line 3: found '000003.jpg 3', but expected FILE",
     ),
     "unknown image": (
-        edit(PARTITION, swap(2, "000003", "000099")),
-        "line 3: '000099.jpg' is not in list_attr",
+        edit(PARTITION, swap(2, "000003", "000099")), "line 3: '000099.jpg' is not in list_attr",
     ),
     "image without part": (
-        edit(PARTITION, lambda x: x[:-1]),
-        "lacks 1 images of list_attr.*the first being 000012.jpg",
+        edit(PARTITION, lambda x: x[:-1]), "lacks 1 images of list_attr.*the first being 000012.jpg",
     ),
     "image lost": (
         lambda r: (r / "celeba" / IMAGES / "000002.jpg").unlink(),
         "lacks 1 of the 10 requested images.*000002.jpg",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", list(BROKEN))

@@ -269,15 +269,8 @@ def is_artifact(words: list[str]) -> bool:
 
 
 OFFICIAL = (
-    "mnist",
-    "fashion_mnist",
-    "cifar10",
-    "cifar100",
-    "rf1",
-    "celeba",
-    "speech_small",
-    "librispeech_aishell",
-)
+    "mnist", "fashion_mnist", "cifar10", "cifar100", "rf1", "celeba", "speech_small", "librispeech_aishell",
+)  # fmt: skip
 COMMANDS = [pytest.param(words, id=f"{page}: {shlex.join(words)}") for page, words in planned_here()]
 WITH_DATA = [
     pytest.param(*case.values, id=case.id, marks=pytest.mark.data(*official(case.values[0])))

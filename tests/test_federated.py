@@ -784,13 +784,9 @@ def test_hessians_of_transformed_objectives_are_refused() -> None:
 # --- evaluation ---------------------------------------------------------------------------------------------
 
 COLUMNS = {
-    "average_accuracy",
-    "client_accuracy",
-    "accuracy_parity",
-    "agnostic_loss",
-    "worst_train_loss",
+    "average_accuracy", "client_accuracy", "accuracy_parity", "agnostic_loss", "worst_train_loss",
     "train_accuracy",
-}
+}  # fmt: skip
 
 
 def measured(p: FederatedImages, theta: Tensor, seed: int) -> tuple[dict[str, float], list[float]]:
@@ -1000,42 +996,33 @@ def test_recorded_losses_are_those_of_the_clients(tmp_path: Path) -> None:
 
 BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "neither steps nor epochs": (
-        "ls",
-        {"oracle.local_steps": None},
+        "ls", {"oracle.local_steps": None},
         ["oracle.local_steps=None and oracle.local_epochs=None", "give only one"],
     ),
     "steps and epochs": (
-        "ls",
-        {"oracle.local_epochs": 1},
+        "ls", {"oracle.local_epochs": 1},
         ["oracle.local_steps=2 and oracle.local_epochs=1", "set the other to null"],
     ),
     "no epochs": (
-        "ls",
-        {"oracle.local_steps": None, "oracle.local_epochs": 0},
+        "ls", {"oracle.local_steps": None, "oracle.local_epochs": 0},
         ["oracle.local_epochs=0 must be at least 1"],
     ),
     "unknown key": ("ls", {"oracle.local_stepz": 3}, ["oracle.local_stepz is unknown", "local_steps"]),
     "shrink too large": ("ls", {"problem.shrink": 29}, ["problem.shrink=29 is too large", "28 x 28"]),
     "two kinds of preferences": (
-        "ls",
-        {"preferences.simplex_steps": 3},
-        ["preferences.weights", "preferences.simplex_steps"],
+        "ls", {"preferences.simplex_steps": 3}, ["preferences.weights", "preferences.simplex_steps"],
     ),
     "q": ("qffl", {"algorithm.q": -1}, ["algorithm.q=-1 must be a number >= 0"]),
     "epsilon": ("fedmgda_plus", {"algorithm.epsilon": -0.1}, ["algorithm.epsilon=-0.1 must be >= 0"]),
     "alpha": ("fedfv", {"algorithm.alpha": 1.5}, ["algorithm.alpha=1.5 must lie in [0, 1]; it is a share"]),
     "external_from": ("fedfv", {"algorithm.external_from": -1}, ["algorithm.external_from=-1 must be >= 0"]),
     "baseline": (
-        "propfair",
-        {"algorithm.baseline": 0.1},
-        ["algorithm.baseline=0.1", "0 < threshold < baseline"],
+        "propfair", {"algorithm.baseline": 0.1}, ["algorithm.baseline=0.1", "0 < threshold < baseline"],
     ),
     "threshold": (
-        "propfair",
-        {"algorithm.threshold": 0},
-        ["algorithm.threshold=0", "0 < threshold < baseline"],
+        "propfair", {"algorithm.threshold": 0}, ["algorithm.threshold=0", "0 < threshold < baseline"],
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", list(BAD))

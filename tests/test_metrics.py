@@ -232,16 +232,9 @@ def pareto_points(problem: Problem) -> torch.Tensor:
 
 
 PROBLEMS = [
-    VLMOP2(),
-    VLMOP2(n=10, clip=0.4),
-    ZDT1(),
-    ZDT2(),
-    ZDT3(),
-    DTLZ2(),
-    DTLZ2(M=5),
-    LeastSquares(),
+    VLMOP2(), VLMOP2(n=10, clip=0.4), ZDT1(), ZDT2(), ZDT3(), DTLZ2(), DTLZ2(M=5), LeastSquares(),
     LeastSquares(tasks=4),
-]
+]  # fmt: skip
 IDS = ["vlmop2", "vlmop2-box", "zdt1", "zdt2", "zdt3", "dtlz2", "dtlz2-5", "least_squares", "least_squares-4"]
 
 

@@ -132,39 +132,31 @@ IDS = ("reaches", "growth", "balance", "slower", "order", "ratios-grow")
     [
         # as published: 1302, 2057, 1322, 2104 s; x2.2, x3.2, x2.3, x3.1; x1.8, x2.03, x1.7, x2.1
         (
-            at(3000, 1302, 2057, 1322, 2104),
-            at(9000, 2.2 * 1302, 3.2 * 2057, 2.3 * 1322, 3.1 * 2104),
-            at(9000, 1.8 * 1302, 2.03 * 2057, 1.7 * 1322, 2.1 * 2104),
-            (True, True, True, True, True, True),
+            at(3000, 1302, 2057, 1322, 2104), at(9000, 2.2 * 1302, 3.2 * 2057, 2.3 * 1322, 3.1 * 2104),
+            at(9000, 1.8 * 1302, 2.03 * 2057, 1.7 * 1322, 2.1 * 2104), (True, True, True, True, True, True),
         ),
         # nobody arrives: all runs are cut off, and nothing can be said
         (at(10, *[None] * 4), at(9, *[None] * 4), at(1, *[None] * 4), (None, None, None, None, None, None)),
         # MLM-CMOO arrives at one loss alone; what is known of the other claims holds, but is not all of it
         (
-            at(10, 4, None, 4, None),
-            at(20, *[None] * 4),
-            at(20, *[None] * 4),
+            at(10, 4, None, 4, None), at(20, *[None] * 4), at(20, *[None] * 4),
             (None, None, None, None, None, None),
         ),
         # what is known contradicts a claim
         (
-            at(10, 4, None, 8, None),
-            at(20, 2, None, 9, None),
-            at(20, *[None] * 4),
+            at(10, 4, None, 8, None), at(20, 2, None, 9, None), at(20, *[None] * 4),
             (None, None, False, False, None, None),
         ),
         # a baseline arrives where MLM-CMOO does not
         (
-            at(10, *[None] * 4),
-            at(9, 5, None, None, None),
-            at(1, *[None] * 4),
+            at(10, *[None] * 4), at(9, 5, None, None, None), at(1, *[None] * 4),
             (None, None, None, False, None, None),
         ),
         # baselines that are cut off late enough are slower; the claims about their multiples stay open
         (at(10, 2, 4, 2, 4), at(20, *[None] * 4), at(20, *[None] * 4), (True, True, True, True, None, None)),
         (at(10, 2, 4, 2, 4), at(3, *[None] * 4), at(20, *[None] * 4), (True, True, True, None, None, None)),
     ],
-)
+)  # fmt: skip
 def test_verdicts_of_table_1(mlm: Levels, nsga2: Levels, psl: Levels, holds: tuple[bool | None, ...]) -> None:
     said = judged([mlm], [nsga2], [psl])
     assert tuple(said[id]["holds"] for id in IDS) == holds

@@ -21,17 +21,10 @@ CONF = Path(__file__).parents[1] / "conf" / "problem"
 MINE = ("vlmop2", "zdt1", "zdt2", "zdt3", "dtlz2", "least_squares")
 
 CASES: dict[str, Problem] = {
-    "vlmop2": VLMOP2(),
-    "vlmop2-scaled": VLMOP2(n=10, scale=(3.0, 1e-3), clip=1 - 1e-5),
-    "zdt1": ZDT1(),
-    "zdt2": ZDT2(n=5),
-    "zdt3": ZDT3(),
-    "dtlz2": DTLZ2(),
-    "dtlz2-2": DTLZ2(M=2),
-    "dtlz2-5": DTLZ2(M=5, n=7),
-    "least_squares": LeastSquares(),
-    "least_squares-3": LeastSquares(tasks=3, n=6, samples=40),
-}
+    "vlmop2": VLMOP2(), "vlmop2-scaled": VLMOP2(n=10, scale=(3.0, 1e-3), clip=1 - 1e-5), "zdt1": ZDT1(),
+    "zdt2": ZDT2(n=5), "zdt3": ZDT3(), "dtlz2": DTLZ2(), "dtlz2-2": DTLZ2(M=2), "dtlz2-5": DTLZ2(M=5, n=7),
+    "least_squares": LeastSquares(), "least_squares-3": LeastSquares(tasks=3, n=6, samples=40),
+}  # fmt: skip
 CURVES = [name for name, p in CASES.items() if p.n_objectives == 2]
 
 

@@ -429,15 +429,9 @@ def broken(root: Path, what: str) -> list[str]:
 
 
 WAYS = [
-    "no folder",
-    "no transcripts",
-    "unlisted",
-    "lost",
-    "empty text",
-    "no aishell",
-    "packed",
+    "no folder", "no transcripts", "unlisted", "lost", "empty text", "no aishell", "packed",
     "too many unlisted",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("what", WAYS)

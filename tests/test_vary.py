@@ -133,8 +133,7 @@ BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "no list": ("qffl", {"q": 0.1}, ["vary.q=0.1 must be a list of values", "vary.q=[0.1,1.0]"]),
     "empty": ("qffl", {"q": []}, ["vary.q=[] must be a list of values"]),
     "text": (
-        "propfair",
-        {"below": ["linear", "huber"]},
+        "propfair", {"below": ["linear", "huber"]},
         ["vary.below=['linear', 'huber'] must contain only numbers", "(-m)"],
     ),
     "switches": ("qffl", {"q": [True, False]}, ["vary.q=[True, False] must contain only numbers"]),
@@ -149,18 +148,15 @@ BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         ],
     ),
     "nothing can vary": (
-        "cosmos",
-        {"step_size": [0.1]},
-        ["vary.step_size: COSMOS does not", "Fields that can vary: none"],
+        "cosmos", {"step_size": [0.1]}, ["vary.step_size: COSMOS does not", "Fields that can vary: none"],
     ),
     "invalid value": ("qffl", {"q": [0.1, -1.0]}, ["algorithm.q=-1.0 must be a number >= 0"]),
     "invalid together": (
-        "propfair",
-        {"baseline": [5.0, 2.0], "threshold": [0.2, 3.0]},
+        "propfair", {"baseline": [5.0, 2.0], "threshold": [0.2, 3.0]},
         ["algorithm.baseline=2.0 and algorithm.threshold=3.0", "0 < threshold < baseline"],
     ),
     "misspelt": ("fedmgda_plus", {"epsilonn": [0.1, 0.2]}, ["epsilonn", "epsilon, step_size"]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", list(BAD))

@@ -51,18 +51,10 @@ RANKS = [
     "random", "low rank", "duplicated", "zero row", "all zero", "opposed", "scaled rows", "nearly opposed"
 ]  # fmt: skip
 EXACT = {
-    "upgrad": UPGrad(),
-    "upgrad by preference": UPGrad(mixture="preference"),
-    "dualproj": DualProj(),
-    "cagrad": CAGrad(),
-    "nash_mtl": NashMTL(),
-    "fairgrad": FairGrad(),
-    "fairgrad, half": FairGrad(alpha=0.5),
-    "imtl_g": IMTLG(),
-    "config": ConFIG(),
-    "aligned_mtl": AlignedMTL(),
-    "sdmgrad": SDMGrad(),
-}
+    "upgrad": UPGrad(), "upgrad by preference": UPGrad(mixture="preference"), "dualproj": DualProj(),
+    "cagrad": CAGrad(), "nash_mtl": NashMTL(), "fairgrad": FairGrad(), "fairgrad, half": FairGrad(alpha=0.5),
+    "imtl_g": IMTLG(), "config": ConFIG(), "aligned_mtl": AlignedMTL(), "sdmgrad": SDMGrad(),
+}  # fmt: skip
 
 
 def context(M: int, R: int) -> Context:

@@ -20,16 +20,8 @@ from tests.conftest import REPOSITORY, process
 F64 = torch.float64
 R = 700
 KINDS = [
-    "random",
-    "rank one",
-    "equal",
-    "zero",
-    "one zero",
-    "opposed",
-    "nearly opposed",
-    "scaled",
-    "whole numbers",
-]
+    "random", "rank one", "equal", "zero", "one zero", "opposed", "nearly opposed", "scaled", "whole numbers",
+]  # fmt: skip
 
 
 def numbers(*shape: int, seed: int) -> Tensor:

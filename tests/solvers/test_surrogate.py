@@ -20,23 +20,10 @@ DTYPE = torch.float64
 SETS: dict[str, Set] = {"free": Free(), "box": Box(-2.0, 2.0), "ball": Ball(2.0)}
 SHAPES = [(1, 1, 0), (1, 2, 2), (2, 2, 0), (2, 3, 3), (8, 2, 2), (8, 1, 4), (200, 3, 3)]  # P, M, N
 FAMILIES = [
-    "random",
-    "infeasible",
-    "nearly",
-    "duplicated",
-    "zero rows",
-    "collinear",
-    "active",
-    "pinned",
-    "scaled rows",
-    "scaled runs",
-    "other units",
-    "boundary",
-    "moving",
-    "different tau",
-    "far",
+    "random", "infeasible", "nearly", "duplicated", "zero rows", "collinear", "active", "pinned",
+    "scaled rows", "scaled runs", "other units", "boundary", "moving", "different tau", "far",
     "objective only",
-]
+]  # fmt: skip
 
 
 def normal(g: torch.Generator, *shape: int) -> Tensor:
