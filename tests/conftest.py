@@ -152,13 +152,8 @@ class Result:
 def environment(root: Path, **extra: str) -> dict[str, str]:
     """For subprocesses: one thread, outputs in `root`, no W&B key, no network."""
     env = {k: v for k, v in os.environ.items() if k not in WANDB and k != "HYDRA_FULL_ERROR"}
-    threads = {
-        "OMP_NUM_THREADS": "1",
-        "MOBENCH_OUTPUTS": str(root),
-        "NETRC": str(root / "no-netrc"),
-        "HOME": str(root),
-        "MPLCONFIGDIR": FONTS,
-    }
+    threads = {"OMP_NUM_THREADS": "1", "MOBENCH_OUTPUTS": str(root), "HOME": str(root)}
+    threads |= {"NETRC": str(root / "no-netrc"), "MPLCONFIGDIR": FONTS}
     # a tool that tries the network fails at once
     proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
     return env | threads | proxies | extra

@@ -212,20 +212,9 @@ STRANGE: tuple[tuple[str, int, str], ...] = (
     *(
         (name, archive.MODE, NAMES)
         for name in (
-            "../evil.json",
-            "runs/../../evil.json",
-            "..\\evil.json",
-            "/etc/evil.json",
-            "C:/evil.json",
-            "\\\\host\\evil.json",
-            "runs/evil.json",
-            "evil.pkl",
-            "evil.pt",
-            "runs/evil",
-            ".hidden.json",
-            "runs//evil.json",
-            "ev\nil.json",
-            "évil.json",
+            *("../evil.json", "runs/../../evil.json", "..\\evil.json", "/etc/evil.json", "C:/evil.json"),
+            *("\\\\host\\evil.json", "runs/evil.json", "evil.pkl", "evil.pt", "runs/evil"),
+            *(".hidden.json", "runs//evil.json", "ev\nil.json", "évil.json"),
         )
     ),
     ("link.json", LINK, "was added"),

@@ -439,12 +439,8 @@ def test_losses_and_rows_are_those_of_single_networks(kind: str, model: str) -> 
 def test_executions_and_fewer_networks_at_once_give_the_same() -> None:
     runs = runs_of(2, 2)
     answers = []
-    for options in (
-        {},
-        {"execution": "grouped"},
-        {"max_batch_runs": 1},
-        {"execution": "grouped", "max_batch_runs": 1},
-    ):
+    grouped, one = {"execution": "grouped"}, {"max_batch_runs": 1}
+    for options in ({}, grouped, one, grouped | one):
         p = tiny(model="resnet18", attributes=[4, 1], train_size=12, test_size=6, **options)
         assert p.strategy(torch.device("cpu")) == options.get("execution", "loop")
         point = Epochs(p, runs, 4).at(p.initial(runs), {}, 1)
@@ -480,13 +476,8 @@ def test_columns_and_values_over_whole_parts(model: str, monkeypatch: pytest.Mon
     theta = p.initial(runs_of(3, 2))
     values = p.values(theta)
     columns = p.columns(theta, values)
-    assert list(columns) == [
-        "test_loss_mean",
-        "test_error_mean",
-        "test_error_1",
-        "test_error_2",
-        "test_error_3",
-    ]
+    errors = [f"test_error_{m}" for m in (1, 2, 3)]
+    assert list(columns) == ["test_loss_mean", "test_error_mean", *errors]
     assert p.values(theta) is values  # the same tensor is not evaluated again
     for r in range(2):
         for split in ("train", "test"):

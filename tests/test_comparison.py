@@ -49,12 +49,8 @@ def board(methods: int = 4, problems: int = 9, spread: float = 0.05, seed: int =
 
 
 def test_every_method_has_as_many_trials_whatever_it_tunes() -> None:
-    for ranges in (
-        {"step_size": [0.001, 1.0]},
-        RANGES,
-        {"lr": [0.001, 1.0]},
-        {"lr": [0.001, 1.0], "c": [1, 2]},
-    ):
+    rate = {"lr": [0.001, 1.0]}
+    for ranges in ({"step_size": [0.001, 1.0]}, RANGES, rate, rate | {"c": [1, 2]}):
         for study in trials.STUDIES:
             settings = trials.trials(ranges, study, 0)
             assert len(settings) == trials.TRIALS

@@ -287,15 +287,8 @@ def beams(V: float, power: float = 4.97, violation: float = 0.0, lam1: float = 0
     history["violation"] = violation
     history["tchebycheff"] = V
     config = {"problem": {"power": 5.0, "leakage": 0.4}, "steps": 2000}
-    job = SimpleNamespace(
-        precision="fp32",
-        final=final,
-        history=history,
-        config=config,
-        complete=True,
-        runs=RunCount.of(final),
-        data=None,
-    )
+    facts = {"precision": "fp32", "complete": True, "runs": RunCount.of(final), "data": None}
+    job = SimpleNamespace(final=final, history=history, config=config, **facts)
     return beamforming.at(job, lam1)  # type: ignore[arg-type]
 
 
@@ -347,12 +340,8 @@ def table_of(wins: dict[str, float], instances: int = 20) -> pd.DataFrame:
     rows = []
     count = 3 * instances
     for k in range(count):
-        row = {
-            "instance": k // 3,
-            "lambda_1": (0.3, 0.5, 0.7)[k % 3],
-            "V CSMOO-2": 1.0,
-            "violation CSMOO-2": 0.0,
-        }
+        row = {"instance": k // 3, "lambda_1": (0.3, 0.5, 0.7)[k % 3]}
+        row |= {"V CSMOO-2": 1.0, "violation CSMOO-2": 0.0}
         for key, share in wins.items():
             row[f"V {beamforming.METHODS[key]}"] = 1.1 if k < round(share * count) else 0.9
             row[f"violation {beamforming.METHODS[key]}"] = 0.0

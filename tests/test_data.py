@@ -304,14 +304,8 @@ def test_data_can_be_used_with_gradients_whoever_asked_first() -> None:
     base._load.cache_clear()
     with torch.inference_mode():
         data = multi_images("digits", "digits", "", 3, 3)
-    for tensor in (
-        data.train,
-        data.train_labels,
-        data.test,
-        data.test_labels,
-        load_images("digits", "").train,
-    ):
-        assert not tensor.is_inference()
+    tensors = (data.train, data.train_labels, data.test, data.test_labels)
+    assert not any(tensor.is_inference() for tensor in (*tensors, load_images("digits", "").train))
 
 
 @pytest.mark.parametrize(
@@ -452,15 +446,9 @@ def test_missing_files_are_named(small: Path) -> None:
     with pytest.raises(DataError) as caught:
         load_images("mnist", small)
     text = str(caught.value)
-    wanted = (
-        "train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz in",
-        str(raw(small)),
-        "MOBENCH_DATA",
-        "data_root",
-        f"mobench data mnist --root {small}",
-        "data=digits",
-    )
-    for part in wanted:
+    assert "train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz in" in text
+    command = f"mobench data mnist --root {small}"
+    for part in (str(raw(small)), "MOBENCH_DATA", "data_root", command, "data=digits"):
         assert part in text
     assert "train-images" not in text
     (raw(small) / "train-labels-idx1-ubyte.gz").mkdir()  # a folder is no file
@@ -549,12 +537,8 @@ def small_batches(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarr
     sums = []
     parts = [colours(7, k) for k in range(6)]
     for name, (x, y) in zip(BATCHES, parts, strict=True):
-        entry = {
-            "batch_label": name,
-            "data": x.reshape(7, 3072),
-            "labels": y.tolist(),
-            "filenames": ["a.png"] * 7,
-        }
+        entry = {"batch_label": name, "data": x.reshape(7, 3072), "labels": y.tolist()}
+        entry["filenames"] = ["a.png"] * 7
         (folder / name).write_bytes(pickle.dumps(entry, protocol=2))
         sums.append([name, hashlib.md5((folder / name).read_bytes()).hexdigest()])
     (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": list("abcdefghij")}, protocol=2))
@@ -679,14 +663,8 @@ def test_no_cifar_at_all(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         load_images("cifar10", tmp_path)
     text = str(caught.value)
-    for part in (
-        *BATCHES,
-        FOLDERS["batches"],
-        str(tmp_path / "cifar10"),
-        "25k train subset",
-        "MOBENCH_DATA",
-        "data=digits",
-    ):
+    places = (FOLDERS["batches"], str(tmp_path / "cifar10"))
+    for part in (*BATCHES, *places, "25k train subset", "MOBENCH_DATA", "data=digits"):
         assert part in text
     assert f"mobench data cifar10 --root {tmp_path}" in text
     assert "\n" not in text

@@ -438,13 +438,7 @@ def test_executions_give_the_same_gradients(kind: str, batched: bool, dtype: tor
     runs = many_runs()
     y = torch.randn(4, M, tiny().dim, dtype=F64, generator=torch.Generator().manual_seed(0)).to(dtype)
     gradients = {}
-    for execution, at_once in (
-        ("loop", None),
-        ("batched", None),
-        ("batched", 1),
-        ("batched", 2),
-        ("batched", 3),
-    ):
+    for execution, at_once in (("loop", None), *(("batched", count) for count in (None, 1, 2, 3))):
         p = tiny(kind, execution=execution, max_batch_runs=at_once)
         batch = one_batch(p, runs) if batched else None
         gradients[execution, at_once] = p.bind(runs).local_gradients(y, batch)
@@ -918,22 +912,11 @@ def test_identity_of_a_job(tmp_path: Path) -> None:
         ("problem.max_batch_runs", 1), ("data_root", "/else"), ("hardware.max_batch_runs", 2),
     ):  # fmt: skip
         assert folder(**{key: value}) == identity, key
-    changes = {
-        "problem.data": "digits_hard",
-        "problem.train_size": 200,
-        "problem.test_size": 100,
-        "problem.hidden": 9,
-        "problem.partition": "stratified",
-        "problem.clients": 5,
-        "problem.classes_per_client": 2,
-        "problem.shrink": 2,
-        "problem.rotations": [0] * 10,
-        "oracle.batch_size": 4,
-        "oracle.local_steps": 3,
-        "oracle.local_step": 0.2,
-        "oracle.client_loss": "at_end",
-        "seeds": [1],
-    }
+    changes = {"problem.data": "digits_hard", "problem.train_size": 200, "problem.test_size": 100}
+    changes |= {"problem.hidden": 9, "problem.partition": "stratified", "problem.clients": 5}
+    changes |= {"problem.classes_per_client": 2, "problem.shrink": 2, "problem.rotations": [0] * 10}
+    changes |= {"oracle.batch_size": 4, "oracle.local_steps": 3, "oracle.local_step": 0.2}
+    changes |= {"oracle.client_loss": "at_end", "seeds": [1]}
     assert len({identity, *(folder(**{key: value}) for key, value in changes.items())}) == 1 + len(changes)
 
 

@@ -73,15 +73,8 @@ def solve(
     w, _, info = algorithm.weights(F, J @ J.mT, state, 0)
     d = -(w.unsqueeze(1) @ J).squeeze(1)
     failed = np.zeros(len(F), dtype=bool) if info.fail is None else info.fail.numpy()
-    return Solved(
-        F.numpy(),
-        J.numpy(),
-        w.numpy(),
-        d.numpy(),
-        {k: v.numpy() for k, v in state.items()},
-        algorithm,
-        failed,
-    )
+    arrays = {k: v.numpy() for k, v in state.items()}
+    return Solved(F.numpy(), J.numpy(), w.numpy(), d.numpy(), arrays, algorithm, failed)
 
 
 def random(R: int, M: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -235,12 +228,8 @@ def test_paper_s_inner_loop_converges_to_the_exact_direction(name: str, domain_n
     J = J / torch.linalg.norm(J @ J.mT, ord=2, dim=(1, 2))[:, None, None].sqrt()
     exact = solve(FERERO(domain=domain_name, **options), F, J)
     for start in ("warm", "cold"):
-        inner: dict[str, Any] = {
-            "inner_steps": 20_000,
-            "inner_step": 0.2,
-            "inner_tolerance": 1e-13,
-            "inner_start": start,
-        }
+        inner: dict[str, Any] = {"inner_steps": 20_000, "inner_step": 0.2, "inner_tolerance": 1e-13}
+        inner["inner_start"] = start
         pgd = solve(FERERO(domain=domain_name, subproblem="pgd", **inner, **options), F, J)
         np.testing.assert_allclose(pgd.d, exact.d, rtol=0, atol=1e-6)
 

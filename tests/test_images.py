@@ -489,13 +489,8 @@ def test_losses_as_means_of_batch_means(batch: int) -> None:
 @pytest.mark.parametrize("below", [0.0, 0.99])
 def test_runs_of_low_accuracy_end(below: float, mobench: Run) -> None:
     """At the first recorded step but 0, as the public script starts them again."""
-    settings = (
-        "algorithm=ls",
-        "logger=local",
-        "record.every=4",
-        "steps=12",
-        f"problem.least_accuracy={below}",
-    )
+    record = ("record.every=4", "steps=12", "logger=local")
+    settings = ("algorithm=ls", *record, f"problem.least_accuracy={below}")
     result = mobench(*SMOKE, *settings)
     assert result.code == 0, result.err
     rows = result.rows
@@ -670,15 +665,8 @@ def test_smoke_job(name: str, mobench: Run) -> None:
     rows = result.rows
     assert len(rows) == 3
     assert (rows["status"] == "done").all()
-    for column in (
-        "test_loss_1",
-        "test_loss_2",
-        "test_accuracy_1",
-        "test_accuracy_2",
-        "train_accuracy_1",
-        "angle_deg",
-    ):
-        assert np.isfinite(rows[column]).all()
+    measures = ["test_loss_1", "test_loss_2", "test_accuracy_1", "test_accuracy_2", "train_accuracy_1"]
+    assert np.isfinite(rows[[*measures, "angle_deg"]]).all(axis=None)
     assert rows["test_accuracy_1"].between(0, 1).all()
     assert "stationarity" not in rows
     assert ("frozen_steps" in rows) == (name == "ferero_public_code")

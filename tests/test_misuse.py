@@ -184,16 +184,11 @@ def test_ctrl_c_while_the_program_is_imported(tmp_path: Path) -> None:
 
 def test_a_running_job_says_where_it_is(tmp_path: Path) -> None:
     """Between two checkpoints, too: without one `mobench status` would say step 0."""
-    arguments = [
-        "algorithm=ls",
-        "preferences=2",
-        "steps=3000000",
-        "record.every=0",
-        "checkpoint.seconds=3600",
-    ]
+    arguments = ["algorithm=ls", "preferences=2", "steps=3000000", "record.every=0", "logger=local"]
+    arguments.append("checkpoint.seconds=3600")
     code = (
         "import sys\nfrom mobench.cli import entry; from mobench.jobs import train\ntrain.BEAT = 0.2\n"
-        f"sys.argv[1:] = {[*arguments, 'logger=local']}\nentry.main()\n"
+        f"sys.argv[1:] = {arguments}\nentry.main()\n"
     )
     job = subprocess.Popen([sys.executable, "-c", code], env=environment(tmp_path), stderr=subprocess.DEVNULL)
     try:

@@ -274,13 +274,8 @@ def test_p2_ends_at_constrained_stationary_points(tmp_path: FilePath) -> None:
 
 
 def test_literal_does_not_see_its_constraint(tmp_path: FilePath) -> None:
-    literal = (
-        "problem=half_plane",
-        "algorithm=mlm_cmoo",
-        "algorithm.variant=literal",
-        "algorithm.prox_steps=5",
-    )
-    rows, x = finished(tmp_path, *literal, "steps=900")
+    literal = ("algorithm=mlm_cmoo", "algorithm.variant=literal", "algorithm.prox_steps=5")
+    rows, x = finished(tmp_path, "problem=half_plane", *literal, "steps=900")
     assert rows["violation"][0] > 0.5
     assert rows["multiplier_1"][0] == 0.0
     assert abs(x[0, 1]) < 0.05  # a Pareto point of the problem without constraint

@@ -534,14 +534,8 @@ def test_data_as_tensors_a_data_set_and_a_loader_are_one_problem() -> None:
         def __getitem__(self, i: int) -> Any:
             return x[i], y[i]
 
-    sources: list[Any] = [
-        (x, y),
-        (x.numpy(), y.numpy()),
-        TensorDataset(x, y),
-        Items(),
-        list(TensorDataset(x, y)),
-    ]
-    sources.append(DataLoader(Items(), batch_size=5, shuffle=True))
+    sources: list[Any] = [(x, y), (x.numpy(), y.numpy()), TensorDataset(x, y), list(TensorDataset(x, y))]
+    sources += [Items(), DataLoader(Items(), batch_size=5, shuffle=True)]
     network = nn.Linear(4, 2)
     problems = [mobench.networks(network, squares, source, batch_size=5) for source in sources]
     assert len({problem.code() for problem in problems}) == 1

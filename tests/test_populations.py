@@ -670,14 +670,8 @@ def test_the_models_rate_decides_how_far_it_comes() -> None:
 
 def test_pareto_set_model_begins_as_a_linear_layer_does() -> None:
     model = ParetoSet(2, 7, generator(0, use="model"))
-    assert [tuple(p.shape) for p in model.parameters] == [
-        (2, 256),
-        (256,),
-        (256, 256),
-        (256,),
-        (256, 7),
-        (7,),
-    ]
+    shapes = [(2, 256), (256,), (256, 256), (256,), (256, 7), (7,)]
+    assert [tuple(p.shape) for p in model.parameters] == shapes
     for p, n in zip(model.parameters, (2, 2, 256, 256, 256, 256), strict=True):
         assert float(p.detach().abs().max()) <= n**-0.5
         assert float(p.detach().abs().max()) > 0.8 * n**-0.5 or p.numel() < 10

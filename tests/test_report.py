@@ -353,12 +353,8 @@ def test_every_kind_of_damage(tmp_path: Path, file: str, data: bytes, said: str)
 def test_unknown_verdict_is_never_counted_as_a_known_one(tmp_path: Path) -> None:
     artifact(tmp_path, "ferero/fig1", [claim("a", "reproduced"), claim("b", "excellent")])
     site = collect(tmp_path)
-    assert {v.name: n for v, n in site.counts} == {
-        **dict.fromkeys(VERDICTS, 0),
-        "check undecided": 0,
-        "reproduced": 1,
-        "unreadable": 1,
-    }
+    expected = dict.fromkeys((*VERDICTS, "check undecided"), 0) | {"reproduced": 1, "unreadable": 1}
+    assert {v.name: n for v, n in site.counts} == expected
     assert "unknown verdict 'excellent'" in Page(build(tmp_path).read_text()).text
 
 

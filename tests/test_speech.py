@@ -397,13 +397,8 @@ def broken(root: Path, what: str) -> list[str]:
     aishell = root / "data_aishell"
     if what == "no folder":
         (root / "LibriSpeech").rename(root / "other")
-        return [
-            "LibriSpeech/train-clean-100",
-            "could not be found",
-            "data_root",
-            "openslr.org/12",
-            "embedded",
-        ]
+        words = ["LibriSpeech/train-clean-100", "could not be found", "data_root", "openslr.org/12"]
+        return [*words, "embedded"]
     if what == "no transcripts":
         (libri / "1/10/1-10.trans.txt").unlink()
         return ["1-10.trans.txt is missing", "2 recordings"]
@@ -500,12 +495,8 @@ def test_the_small_set(tmp_path: Path) -> None:
 def test_the_real_small_set(data_folder: Path) -> None:
     p = BilingualSpeech(data="small", data_root=str(data_folder), model="laptop")
     facts = p.facts()
-    assert [facts[f"{split}_{k}"] for k in corpora.LANGUAGES for split in ("train", "test")] == [
-        161,
-        40,
-        300,
-        300,
-    ]
+    counts = [facts[f"{split}_{k}"] for k in corpora.LANGUAGES for split in ("train", "test")]
+    assert counts == [161, 40, 300, 300]
     for language in corpora.LANGUAGES:
         for split in ("train", "test"):
             for i in range(facts[f"{split}_{language}"]):
