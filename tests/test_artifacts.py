@@ -381,7 +381,7 @@ def lost_runs_are_said(root: Path, known: list[str]) -> None:
 
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 # two processes train this paper's jobs, and another one draws. They live on from the jobs that ran beside
-# each other to those that run alone; what they were told must not
+# each other to those that run alone; their numbers of jobs at once must not
 BESIDE = "mlm_cmoo"
 
 

@@ -118,15 +118,19 @@ def rows_of(main: float, others: float, seeds: int = 3, step: float = 0.0, prefe
     )
 
 
+@pytest.fixture(autouse=True)
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
+
+
 def claims_of(id: str, jobs: dict[str, Any]) -> dict[str, Any]:
     a = Artifact(id, id, "paper", jobs, paper=PAPERS)
     registered(id)(a)
     return {c.id: c for c in a.claims}
 
 
-def test_accuracies_at_their_ceiling_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accuracies_at_their_ceiling_decide_nothing() -> None:
     """At 100 % everywhere nothing is best of all, further, or larger; 100.0 = 100.0 is no lead."""
-    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
     flat = rows_of(100.0, 100.0)
     claims = claims_of("mobl/fig1", {"pref": flat, "extreme": flat})
     assert {
@@ -144,8 +148,7 @@ def test_accuracies_at_their_ceiling_decide_nothing(monkeypatch: pytest.MonkeyPa
     assert "shows nothing" in claims["nearly-best-training"].reason
 
 
-def test_preferences_that_work_are_reproduced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
+def test_preferences_that_work_are_reproduced() -> None:
     clear = rows_of(90.0, 70.0, step=0.5)
     further = rows_of(92.0, 40.0, step=0.5, preferred=0.96)
     claims = claims_of("mobl/fig1", {"pref": clear, "extreme": further})
@@ -158,8 +161,7 @@ def test_preferences_that_work_are_reproduced(monkeypatch: pytest.MonkeyPatch) -
     assert claims["extreme-test"].verdict == "not reproduced"
 
 
-def test_losses_in_the_inverse_ratio_of_the_preferences_are_balanced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
+def test_losses_in_the_inverse_ratio_of_the_preferences_are_balanced() -> None:
     jobs = {"pref": rows_of(90.0, 70.0), "extreme": rows_of(90.0, 70.0, preferred=0.96)}
     for job in jobs.values():
         for s in range(S):
@@ -171,8 +173,7 @@ def test_losses_in_the_inverse_ratio_of_the_preferences_are_balanced(monkeypatch
     assert "r = .96: 2.00 %" in claim.measured
 
 
-def test_a_lead_that_the_ceiling_ends_is_found_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
+def test_a_lead_that_the_ceiling_ends_is_found_before_it() -> None:
     job = rows_of(100.0, 100.0)
     starts = [rows_of(40.0, 40.0).history.assign(step=0), rows_of(100.0, 78.0).history.assign(step=7)]
     job.history = pd.concat([*starts, job.history.assign(step=50)])
@@ -186,10 +187,7 @@ def test_a_lead_that_the_ceiling_ends_is_found_before_it(monkeypatch: pytest.Mon
     assert "No step has a mean training accuracy of 80 %" in claims["early-training"].reason
 
 
-def test_without_80_percent_the_last_step_of_images_drawn_anew_is_judged(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
+def test_without_80_percent_the_last_step_of_images_drawn_anew_is_judged() -> None:
     job = rows_of(70.0, 60.0)
     job.history = pd.concat([rows_of(40.0, 50.0).history.assign(step=0), job.history.assign(step=9)])
     claims = claims_of("mobl/readings", {"query_5": job, "anew": job})
@@ -216,8 +214,7 @@ def test_figure_4_is_drawn_without_the_trade_off(monkeypatch: pytest.MonkeyPatch
     assert [ax.get_title()[:3] for ax in panels] == ["(a)", "(c)"]
 
 
-def test_figure_2_is_drawn_without_the_exact_dual(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
+def test_figure_2_is_drawn_without_the_exact_dual() -> None:
     jobs = {name: rows_of(90.0, 70.0, step=0.5) for name in ("pref", "extreme", "moml", "forum")}
     some = claims_of("mobl/fig2", jobs)
     every = claims_of("mobl/fig2", {**jobs, "forum_exact": rows_of(80.0, 70.0)})
@@ -225,8 +222,7 @@ def test_figure_2_is_drawn_without_the_exact_dual(monkeypatch: pytest.MonkeyPatc
     assert len(some) == 4
 
 
-def test_stand_ins_decide_nothing_in_either_direction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
+def test_stand_ins_decide_nothing_in_either_direction() -> None:
     for accuracy in (100.0, 70.0):
         job = rows_of(accuracy, 70.0)
         job.data = job.meta["data"] = "digits"

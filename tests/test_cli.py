@@ -304,7 +304,7 @@ def test_help(mobench: Run) -> None:
 
 
 def test_no_argument_shows_the_help(mobench: Run) -> None:
-    """A job of ten equal runs, the default, is what `mobench run` is asked for."""
+    """The default, a job of ten equal runs, is that of `mobench run`."""
     bare = mobench()
     assert (bare.code, bare.folders) == (0, [])
     assert bare.out == mobench("--help").out

@@ -159,7 +159,7 @@ def test_identity_is_asked_of_runs_without_an_infeasible_surrogate() -> None:
 def test_matching_solutions_are_a_share_of_the_runs() -> None:
     assert verdicts(all_variants(csmoo1=moved(good(), slice(0, 1), 0.02)))["same-solution"] == "reproduced"
     judged = verdicts(all_variants(csmoo1=moved(good(), slice(0, 2), 0.02)))
-    assert judged["same-solution"] == "inconclusive"  # 90 % of 40 match, 95 % are asked for
+    assert judged["same-solution"] == "inconclusive"  # 90 % of 40 match, 95 % are required
     many = verdicts(all_variants(csmoo1=moved(good(), slice(0, 8), 0.02)))
     assert many["same-solution"] == "not reproduced"
     # 18 of the 20 that met one, of both starts and preferences: more than 90 %

@@ -286,7 +286,7 @@ def of_extremes(channel_seed: int | None) -> PLS:
 
 
 def test_ideal_points_of_instances_are_those_of_each_instance(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bound problem must keep the channels that it was given when its extreme runs bind it again."""
+    """A bound problem must keep its channels when its extreme runs bind it again."""
     monkeypatch.setattr(extremes, "STEPS", 50)
     pls._solved.cache_clear()
     seeds = [3, 1, 3]

@@ -132,7 +132,7 @@ def test_pictures_of_embedded_sets(pair: tuple[str, str]) -> None:
 
 
 def test_the_recipe_with_two_sets() -> None:
-    """The draws in their order: the contents of a published digest can be told without this package."""
+    """The draws in their order: the contents of a published digest follow without this package."""
     data = multi_images("digits", "digits_hard", "", shifts=(0, 0))
     for split in SPLITS:
         (x, y), (z, w) = (split_of(load_images(name, ""), split) for name in ("digits", "digits_hard"))
@@ -230,7 +230,7 @@ def composed(one: np.ndarray, two: np.ndarray, a: int, b: int) -> np.ndarray:
 @pytest.mark.parametrize("pair", EMBEDDED)
 @pytest.mark.parametrize("split", SPLITS)
 def test_pictures_on_the_diagonal(pair: tuple[str, str], split: str) -> None:
-    """The draws in their order, told without this package: partners first, then places."""
+    """The draws in their order, without this package: partners first, then places."""
     data = multi_images(*pair, "")
     assert data.label.endswith(", on the diagonal")
     assert data.digest == multi_images(*pair, "", shifts="diagonal").digest != PAIRS[pair]
@@ -523,7 +523,7 @@ WEBP = {"train": 2, "test": 1}  # files of two rows of five images
 
 
 def colours(n: int, key: int) -> tuple[np.ndarray, np.ndarray]:
-    """n images (n, 3, 32, 32) in which each channel, row and column can be told, and labels."""
+    """n images (n, 3, 32, 32) in which each channel, row and column differs, and labels."""
     rng = np.random.default_rng(key)
     return rng.integers(0, 256, size=(n, 3, 32, 32), dtype=np.uint8), rng.integers(0, 10, size=n)
 
@@ -749,7 +749,7 @@ def test_a_cifar_file_that_may_not_be_read(
 
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """No network; the addresses that were asked for."""
+    """No network; the addresses of the requests."""
     requests: list[str] = []
 
     def refuse(request: Any, *_: Any, **__: Any) -> None:

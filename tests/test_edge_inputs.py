@@ -120,7 +120,7 @@ def test_projection_onto_a_simplex_of_size_zero() -> None:
 @pytest.mark.parametrize("check", [Count({}), Equal({}, {}), AllOf()])
 def test_a_check_of_nothing_does_not_hold(check: Any) -> None:
     assert check.holds is False
-    assert Count({}, at_most=0).holds is True  # none was asked for
+    assert Count({}, at_most=0).holds is True  # none is required
 
 
 @pytest.mark.parametrize(

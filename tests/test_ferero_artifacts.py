@@ -122,7 +122,7 @@ def test_a_rise_is_between_an_earlier_and_a_later_point() -> None:
     paths = np.zeros((4, 3, 2))
     paths[1, :, 0] = [0.5, 0.2, 0.6]  # falls, then rises by 0.4
     paths[2, :, 1] = [0.9, 0.5, 0.1]  # falls
-    paths[3, :, 0] = [0.0, 9.0, 0.0]  # an outer preference, not asked for
+    paths[3, :, 0] = [0.0, 9.0, 0.0]  # an outer preference, which does not count
     np.testing.assert_allclose(toy_runs.rises(job(seeds=1, paths=lambda: paths)), [0.4, 0.0])
 
 

@@ -504,7 +504,7 @@ def test_the_last_view_is_kept_and_others_still_work(monkeypatch: pytest.MonkeyP
     first = problem.view(x)
     assert problem.view(x.clone()) is first
     rows = first.jacobian(y, [(y, y)])
-    assert len(passes) == 2 * len(RUNS)  # one of each set, for all that was asked
+    assert len(passes) == 2 * len(RUNS)  # one of each set, for all answers
     first.upper(y), first.lower_gradient(y), problem.columns_at(x, y)
     assert len(passes) == 3 * len(RUNS)  # the test set
     assert problem.view(x + 1.0) is not first

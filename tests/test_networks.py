@@ -490,7 +490,7 @@ def test_a_stop_rule_sees_the_whole_history_and_a_step_costs_its_own_rows(
     history = mobench.load(rows).history
     assert len(seen) == 40
     for t, (table, copied) in enumerate(zip(seen, copies, strict=True)):
-        pd.testing.assert_frame_equal(table, copied)  # later steps do not write into what was given
+        pd.testing.assert_frame_equal(table, copied)  # later steps do not write into it
         pd.testing.assert_frame_equal(table, history[history["step"] <= t], check_exact=True)
     assert made == [4] * 40 + [4 * 41]  # the last one is the history on disk
 

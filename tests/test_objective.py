@@ -51,7 +51,7 @@ class Seeker(Sweeper):
 
 @pytest.fixture
 def seek(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """`seek("problem=zdt1")` gives the command's Result and what the sweeper was told."""
+    """`seek("problem=zdt1")` gives the command's Result and the values that the sweeper got."""
     module = types.ModuleType("hydra_plugins.of_the_tests")  # where Hydra allows plug-ins to lie
     monkeypatch.setattr(Seeker, "__module__", module.__name__)
     monkeypatch.setattr(module, "Seeker", Seeker, raising=False)

@@ -390,7 +390,7 @@ def test_wall_time_is_at_least_training(mobench: Run, monkeypatch: pytest.Monkey
 
 
 def test_a_job_whose_runs_were_all_lost_has_no_time_per_step() -> None:
-    """It ends with its last run, long before the steps that it was given."""
+    """It ends with its last run, long before its number of steps."""
     rows = JobRows(JobFolder(Path("made up")))
     rows.__dict__ |= {"meta": {"seconds_train": 5.0}, "config": {"steps": 100}}
     rows.__dict__["final"] = pd.DataFrame({"output": "last", "status": ["done", "diverged"]})

@@ -198,7 +198,7 @@ def test_killed_while_a_checkpoint_is_written(
     same_rows(done.job, mobench("algorithm=omd_tch", *BASE, root=tmp_path / "undisturbed").job)
 
 
-# asked to stop
+# stopped by signals
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
@@ -475,7 +475,7 @@ def test_objectives_are_training_also_where_the_record_asks_for_them_first(
         return values(self, *arguments)
 
     monkeypatch.setattr(VLMOP2, "values", slow)
-    # then values are computed when they are asked for
+    # then values are computed when they are requested
     monkeypatch.setattr(VLMOP2, "linearize", lambda *arguments: None)
     result = mobench("problem=vlmop2", "algorithm=ls", "steps=10", "record.every=1", "logger=local")
     meta = json.loads((result.job.path / "meta.json").read_text())

@@ -109,7 +109,7 @@ MEAN = Mean(np.array([0.9, 1.0, 1.1]))  # 1 ± 0.248
         (Within(MEAN, 0.5, 0.3), "held"),
         (SurelyAbove(MEAN, 1.1), "held"),
         (SurelyAbove(MEAN, 1.3), "excluded"),
-        (SurelyAbove(MEAN, 0.9, near=0.5), "excluded"),  # at most 0.348 above, where 0.5 is asked for
+        (SurelyAbove(MEAN, 0.9, near=0.5), "excluded"),  # at most 0.348 above, where 0.5 is required
         (SurelyAbove(MEAN, 0.9, near=0.3), "held"),
         (SurelyAbove(Mean(np.array([])), 0.5), "unmeasured"),
         (Ordered({"a": MEAN, "b": Mean(MEAN.values - 1)}), "excluded"),

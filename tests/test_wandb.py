@@ -148,7 +148,7 @@ def test_settings_that_wandb_refuses_are_refused_before_the_job(
 
 
 class Seen:
-    """A run that keeps what it is given."""
+    """A run that stores its arguments."""
 
     def __init__(self) -> None:
         self.summary: dict[str, Any] = {}
@@ -244,7 +244,7 @@ def test_failure_of_wandb_leaves_the_job_done(
 def test_unknown_mode_is_refused_before_the_job(
     mobench: Run, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
-    """W&B itself says so only when the job is done; what was found is not shown, because it may be a key."""
+    """W&B itself says so only when the job is done; the value is not shown, because it may be a key."""
     monkeypatch.setattr(wandb_log, "has_key", lambda: True)
     real = wandb_log.os.environ.get
     monkeypatch.setattr(

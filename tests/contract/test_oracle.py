@@ -114,7 +114,7 @@ def test_a_run_alone_is_a_run_in_a_batch(problem: str) -> None:
 
 @every
 def test_draws_do_not_depend_on_how_many_are_drawn(name: str) -> None:
-    """Samples and steps of the first n of 100 seeds are the same whether 100 or n are asked for."""
+    """Samples and steps of the first n of 100 seeds are the same in a job of 100 and in one of n."""
     problem = next(p for p in cases.different_problems() if name in served(p))
     small = cases.small_problem(problem)
     preference = cases.few_runs(small).all[:1]
