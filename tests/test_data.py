@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import itertools
 import os
 import pickle
 import shutil
@@ -144,12 +145,7 @@ def test_the_recipe_with_two_sets() -> None:
         for k in np.random.default_rng(0).integers(2 * n, size=40):
             i = order[k] % n
             j = partners[order[k]]
-            canvas = np.zeros((36, 36), dtype=np.uint8)
-            for r in range(28):
-                for c in range(28):
-                    canvas[r, c] = max(canvas[r, c], x[i, r, c])
-                    canvas[r + 8, c + 8] = max(canvas[r + 8, c + 8], z[j, r, c])
-            assert (pictures[k] == canvas).all()
+            assert (pictures[k] == composed(x[i], z[j], (0, 0), (8, 8), add=False)).all()
             assert tuple(labels[k]) == (y[i], w[j])
 
 
@@ -173,15 +169,8 @@ def test_shifted_items() -> None:
         assert [set(column) for column in drawn.T] == [{0, 1, 2, 3}] * 2 + [{0, 1, 2, 3, 4}] * 2
         for k in np.random.default_rng(1).integers(2 * n, size=40):
             down, right, up, left = drawn[k]
-            canvas = np.zeros((36, 36), dtype=np.uint8)
-            for r in range(28):
-                for c in range(28):
-                    canvas[r + down, c + right] = x[i[k], r, c]
-            for r in range(28):
-                for c in range(28):
-                    at = r + 8 - up, c + 8 - left
-                    canvas[at] = max(canvas[at], z[j[k], r, c])
-            assert (pictures[k] == canvas).all()
+            places = (down, right), (8 - up, 8 - left)
+            assert (pictures[k] == composed(x[i[k]], z[j[k]], *places, add=False)).all()
     part = multi_images("digits", "digits_hard", "", 100, 30, (3, 4))
     assert (part.train == data.train[:100]).all()
     assert (part.test == data.test[:30]).all()
@@ -215,15 +204,13 @@ DRAWN = [
 ]  # fmt: skip
 
 
-def composed(one: np.ndarray, two: np.ndarray, a: int, b: int) -> np.ndarray:
-    """The sum of both images on the diagonal, clipped at 255, pixel by pixel."""
+def composed(one: np.ndarray, two: np.ndarray, *places: tuple[int, int], add: bool = True) -> np.ndarray:
+    """Both images at their places, pixel by pixel: their sum, clipped at 255, or their maximum."""
     canvas = np.zeros((36, 36), dtype=np.uint8)
-    for r in range(28):
-        for c in range(28):
-            canvas[r + a, c + a] = one[r, c]
-    for r in range(28):
-        for c in range(28):
-            canvas[r + b, c + b] = min(int(canvas[r + b, c + b]) + int(two[r, c]), 255)
+    for image, (down, right) in zip((one, two), places, strict=True):
+        for r, c in itertools.product(range(28), repeat=2):
+            here, new = int(canvas[r + down, c + right]), int(image[r, c])
+            canvas[r + down, c + right] = min(here + new, 255) if add else max(here, new)
     return canvas
 
 
@@ -253,7 +240,7 @@ def test_pictures_on_the_diagonal(pair: tuple[str, str], split: str) -> None:
     b = rng.integers(5, 9, size=2 * n)
     assert {*zip(a.tolist(), b.tolist(), strict=True)} == {(u, v) for u in range(1, 5) for v in range(5, 9)}
     for k in np.random.default_rng(2).integers(2 * n, size=25):
-        assert (pictures[k] == composed(x[k % n], z[j[k]], a[k], b[k])).all()
+        assert (pictures[k] == composed(x[k % n], z[j[k]], (a[k], a[k]), (b[k], b[k]))).all()
         assert labels[k, 1] == w[j[k]]
 
 
@@ -265,7 +252,7 @@ def test_the_authors_pictures(data_folder: Path) -> None:
     assert y[:9].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1]  # as printed beside the drawings
     assert (y[j] != y[:9]).all()
     for k, picture in enumerate(pictures):
-        assert (picture == composed(x[k], x[j[k]], a[k], b[k])).all()
+        assert (picture == composed(x[k], x[j[k]], (a[k], a[k]), (b[k], b[k]))).all()
     assert (pictures == 255).sum() > (np.concatenate([x[:9], x[j]]) == 255).sum()  # where they overlap
 
 
