@@ -60,22 +60,16 @@ def test_digests_are_pinned(name: str, digits: Images) -> None:
 def test_clients_share_no_image(name: str, M: int, digits: Images) -> None:
     options = SCENARIOS[name] | ({"rotations": [90] * M} if name == "rotation" else {})
     clients = partition(digits, clients=M, **options)
-    assert (
-        len(clients)
-        == len(clients.train)
-        == len(clients.test)
-        == len(clients.turns)
-        == len(clients.classes)
-        == M
-    )
+    parts = (clients, clients.train, clients.test, clients.turns, clients.classes)
+    assert [len(part) for part in parts] == [M] * 5
     for split in SPLITS:
-        parts = held(clients, split)
-        together = np.concatenate(parts)
+        shares = held(clients, split)
+        together = np.concatenate(shares)
         assert len(set(together.tolist())) == len(together)
         assert together.min() >= 0
         assert together.max() < len(labels_of(digits, split))
-        for part in parts:
-            assert part.dtype == np.int64
+        for share in shares:
+            assert share.dtype == np.int64
 
 
 @pytest.mark.parametrize("kind", ["stratified", "rotation"])
