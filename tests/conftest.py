@@ -51,9 +51,7 @@ importlib.import_module("matplotlib.font_manager")
 
 @cache
 def looked_for() -> dict[str, doctor.Line]:
-    """What `mobench.cli.doctor` says of each data set below the folder that MOBENCH_DATA named when pytest
-    was started.
-    """
+    """The state of each data set below the MOBENCH_DATA of the time when pytest was started."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MOBENCH_DATA", DATA)
         return {line.name: line for line in doctor.data()}
@@ -83,9 +81,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder without data, which MOBENCH_DATA names: a test does not depend on what is on the machine,
-    nor on the shell.
-    """
+    """MOBENCH_DATA names a folder without data: no test depends on the machine or the shell."""
     folder = tmp_path_factory.mktemp("without-data")
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(FOREIGN) and name not in OURS]:
@@ -96,9 +92,7 @@ def no_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def data_folder(request: pytest.FixtureRequest, no_data: Path) -> Iterator[Path]:
-    """What MOBENCH_DATA names: for tests marked `data` what it named when pytest was started,
-    for others the empty folder.
-    """
+    """The MOBENCH_DATA of pytest's start for tests marked `data`, and the empty folder for others."""
     if request.node.get_closest_marker("data") is None:
         yield no_data
         return
@@ -109,9 +103,7 @@ def data_folder(request: pytest.FixtureRequest, no_data: Path) -> Iterator[Path]
 
 @pytest.fixture(autouse=True)
 def process_state() -> Iterator[None]:
-    """What one test leaves in the process is gone before the next: environment variables (W&B's, torch's),
-    which commands set for processes that they start.
-    """
+    """Environment variables that one test sets (W&B's, torch's) are gone before the next."""
     before = dict(os.environ)
     yield
     for name in [name for name in os.environ if name not in before and name != "PYTEST_CURRENT_TEST"]:
@@ -124,7 +116,7 @@ def process_state() -> Iterator[None]:
 
 @dataclass
 class Result:
-    """What a command left behind: exit code, what it printed, the outputs folder."""
+    """The exit code of a command, the text that it printed, and its outputs folder."""
 
     code: int
     out: str
@@ -134,8 +126,8 @@ class Result:
     @property
     def folders(self) -> list[JobFolder]:
         """Job folders, by name."""
-        found = sorted((self.root / "runs").glob("*")) if (self.root / "runs").exists() else []
-        return [JobFolder(p) for p in found if p.is_dir()]
+        paths = sorted((self.root / "runs").glob("*")) if (self.root / "runs").exists() else []
+        return [JobFolder(p) for p in paths if p.is_dir()]
 
     @property
     def job(self) -> JobFolder:
@@ -149,9 +141,7 @@ class Result:
         return self.job.final()
 
     def refused(self, *words: str, code: int = 2) -> None:
-        """One clear message with these words, the exit code, no traceback,
-        and nothing that looks finished.
-        """
+        """One clear message with these words, the exit code, no traceback, and nothing finished."""
         assert self.code == code, (self.code, self.out, self.err)
         assert "Traceback" not in self.out + self.err
         assert self.err.count("mobench: error:") == 1, self.err
@@ -162,16 +152,16 @@ class Result:
 def environment(root: Path, **extra: str) -> dict[str, str]:
     """For subprocesses: one thread, outputs in `root`, no W&B key, no network."""
     env = {k: v for k, v in os.environ.items() if k not in WANDB and k != "HYDRA_FULL_ERROR"}
-    threads = {
-        "OMP_NUM_THREADS": "1",
-        "MOBENCH_OUTPUTS": str(root),
-        "NETRC": str(root / "no-netrc"),
-        "HOME": str(root),
-        "MPLCONFIGDIR": FONTS,
-    }
+    threads = {"OMP_NUM_THREADS": "1", "MOBENCH_OUTPUTS": str(root), "HOME": str(root)}
+    threads |= {"NETRC": str(root / "no-netrc"), "MPLCONFIGDIR": FONTS}
     # a tool that tries the network fails at once
     proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
     return env | threads | proxies | extra
+
+
+def process(line: list[str], timeout: float = 120, **options: Any) -> subprocess.CompletedProcess[str]:
+    """A program with its output as text, whatever its exit code."""
+    return subprocess.run(line, capture_output=True, text=True, timeout=timeout, check=False, **options)
 
 
 def command(*arguments: str) -> list[str]:
@@ -236,17 +226,8 @@ def mobench(
 
 def shell(root: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """`mobench ARGUMENTS` in a process of its own."""
-    extra = options.pop("env", {})
-    return subprocess.run(
-        command(*arguments),
-        cwd=options.pop("cwd", root.parent),
-        env=environment(root, **extra),
-        capture_output=True,
-        text=True,
-        timeout=options.pop("timeout", 120),
-        check=False,
-        **options,
-    )
+    env = environment(root, **options.pop("env", {}))
+    return process(command(*arguments), env=env, **{"cwd": root.parent} | options)
 
 
 @pytest.fixture

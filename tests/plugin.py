@@ -1,6 +1,4 @@
-"""A plug-in folder: one Python file and one YAML file for each problem and algorithm,
-outside the repository.
-"""
+"""A plug-in folder outside the repository: one Python and one YAML file for each problem and algorithm."""
 
 from __future__ import annotations
 

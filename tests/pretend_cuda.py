@@ -128,7 +128,7 @@ class Wrapped(torch.Tensor):
 
 
 def _loaded(inner: torch.Tensor, place: int) -> torch.Tensor:
-    """What a saved tensor of the device becomes."""
+    """The tensor of the device that a saved one becomes."""
     target = getattr(_local, "map_location", None)
     if isinstance(target, dict):
         target = target.get(f"cuda:{place}")
@@ -173,75 +173,27 @@ def _wait(what: str) -> None:
 
 # data-dependent sizes, or an info that the host reads
 WAITING = {
-    "nonzero",
-    "masked_select",
-    "unique_dim",
-    "_unique",
-    "_unique2",
-    "unique_consecutive",
-    "unique_dim_consecutive",
-    "equal",
-    "bincount",
-    "histc",
-    "_linalg_check_errors",
-    "_linalg_eigh",
-    "linalg_eig",
-    "_linalg_svd",
-    "linalg_cholesky",
-    "linalg_inv",
-    "linalg_lstsq",
-    "_ctc_loss",
-    "is_nonzero",
-    "nonzero_static",
-    "allclose",
-}
+    "nonzero", "masked_select", "unique_dim", "_unique", "_unique2", "unique_consecutive",
+    "unique_dim_consecutive", "equal", "bincount", "histc", "_linalg_check_errors", "_linalg_eigh",
+    "linalg_eig", "_linalg_svd", "linalg_cholesky", "linalg_inv", "linalg_lstsq", "_ctc_loss", "is_nonzero",
+    "nonzero_static", "allclose",
+}  # fmt: skip
 PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "vdot", "convolution", "addr"}
 FREE = {
-    "detach",
-    "alias",
-    "lift_fresh",
-    "lift",
-    "empty",
-    "empty_like",
-    "new_empty",
-    "empty_strided",
-    "new_empty_strided",
-    "_unsafe_view",
-    "_reshape_alias",
-    "sym_size",
-    "sym_stride",
-    "sym_numel",
-    "resize_",
-    "set_",
-    "_local_scalar_dense",
-    "record_stream",
-    "is_same_size",
-    "_has_compatible_shallow_copy_type",
-    "is_pinned",
-    "_to_copy",
-    "copy_",
-    "_linalg_check_errors",
-}
+    "detach", "alias", "lift_fresh", "lift", "empty", "empty_like", "new_empty", "empty_strided",
+    "new_empty_strided", "_unsafe_view", "_reshape_alias", "sym_size", "sym_stride", "sym_numel", "resize_",
+    "set_", "_local_scalar_dense", "record_stream", "is_same_size", "_has_compatible_shallow_copy_type",
+    "is_pinned", "_to_copy", "copy_", "_linalg_check_errors",
+}  # fmt: skip
 SCALAR_OK = {
-    "where",
-    "fill_",
-    "fill",
-    "masked_fill",
-    "masked_fill_",
-    "index_put_",
-    "index_put",
-    "_index_put_impl_",
-    "copy_",
-    "_to_copy",
-    "index_fill_",
-    "index_fill",
-    "_foreach_copy_",
-}
+    "where", "fill_", "fill", "masked_fill", "masked_fill_", "index_put_", "index_put", "_index_put_impl_",
+    "copy_", "_to_copy", "index_fill_", "index_fill", "_foreach_copy_",
+}  # fmt: skip
 INDEX = {"index", "_unsafe_index", "index_put_", "index_put", "_index_put_impl_", "_unsafe_index_put"}
 
 
 class Operator(NamedTuple):
-    """What an operator's schema says. `mutable`: it writes to an operand; `in_place`: to its first one only,
+    """Facts of an operator's schema. `mutable`: it writes to an operand; `in_place`: to its first one only,
     which it returns, with the shape that it had.
     """
 
@@ -464,8 +416,7 @@ def _run(func: Any, args: Any, kwargs: Any) -> Any:
     for t in tensors:  # out= that was resized
         if isinstance(t, Wrapped) and t.shape != t.inner.shape:
             raise _fail(
-                func,
-                f"pretend device: an output was resized from {tuple(t.shape)} to {tuple(t.inner.shape)}",
+                func, f"pretend device: an output was resized from {tuple(t.shape)} to {tuple(t.inner.shape)}"
             )
     if about.in_place:
         return args[0]
@@ -513,8 +464,8 @@ class _Function(TorchFunctionMode):
         if func is torch.device:
             return func(*args, **kwargs)
         if func == _DEVICE_GET:
-            found = func(*args)
-            return torch.device("cuda", _place(args[0])) if found.type == NAME else found
+            parsed = func(*args)
+            return torch.device("cuda", _place(args[0])) if parsed.type == NAME else parsed
         if func == _IS_CUDA_GET:
             return _DEVICE_GET(args[0]).type == NAME
         if func is _IS_PINNED:
@@ -557,17 +508,17 @@ class _Function(TorchFunctionMode):
 
     def _from_data(self, func: Any, args: Any, kwargs: Any) -> Any:
         """torch.tensor and the like: made on the CPU, then copied (as CUDA does), outside of all modes."""
-        given = args[1] if func is torch.Tensor.new_tensor else args[0]
+        data = args[1] if func is torch.Tensor.new_tensor else args[0]
         device = kwargs.pop("device", None)
         if device is None and func is torch.Tensor.new_tensor:
             device = args[0].device
-        if isinstance(given, torch.Tensor) and func is not torch.Tensor.new_tensor:
-            found = given.detach().clone() if func is torch.tensor else given
-            dtype = kwargs.get("dtype", args[1] if len(args) > 1 else None) or found.dtype
-            return found.to(device=self._name(device) if device is not None else None, dtype=dtype)
+        if isinstance(data, torch.Tensor) and func is not torch.Tensor.new_tensor:
+            copied = data.detach().clone() if func is torch.tensor else data
+            dtype = kwargs.get("dtype", args[1] if len(args) > 1 else None) or copied.dtype
+            return copied.to(device=self._name(device) if device is not None else None, dtype=dtype)
         if func is torch.Tensor.new_tensor:
             kwargs.setdefault("dtype", args[0].dtype)
-            made = torch.tensor(given, **kwargs)
+            made = torch.tensor(data, **kwargs)
         else:
             made = func(*args, **kwargs)
         return made if device is None or _real(device) is None else made.to(self._name(_real(device)))
@@ -622,7 +573,7 @@ class _Generators:
 
 
 class _Module:
-    """What torch asks of a registered backend, of which it is one from now on, also outside of the blocks."""
+    """The module of a registered backend for torch, from now on also outside of the blocks."""
 
     def __getattr__(self, name: str) -> Any:
         if name in ("is_initialized", "is_available"):

@@ -1,4 +1,4 @@
-"""What is public, as lines of text:  python -m tests.public_api [--update]
+"""The public names as lines of text:  python -m tests.public_api [--update]
 
 docs/public.txt holds these lines; docs/stability.md says what they promise, and lists the modules.
 """
@@ -40,18 +40,18 @@ def public(module: Any) -> list[str]:
     """Names of a module: `__all__`, else the classes and functions that it defines."""
     if hasattr(module, "__all__"):
         return sorted(module.__all__)
-    own = {n: v for n, v in vars(module).items() if getattr(v, "__module__", None) == module.__name__}
-    return sorted(name for name in own if not name.startswith("_"))
+    members = {n: v for n, v in vars(module).items() if getattr(v, "__module__", None) == module.__name__}
+    return sorted(name for name in members if not name.startswith("_"))
 
 
 def signature(function: Callable[..., Any]) -> str:
     """Names, kinds and defaults of the parameters; types may become wider without notice."""
     try:
-        found = inspect.signature(function)
+        parsed = inspect.signature(function)
     except (TypeError, ValueError):
         return "(...)"
-    bare = [p.replace(annotation=inspect.Parameter.empty) for p in found.parameters.values()]
-    text = str(found.replace(parameters=bare, return_annotation=inspect.Signature.empty))
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in parsed.parameters.values()]
+    text = str(parsed.replace(parameters=bare, return_annotation=inspect.Signature.empty))
     text = re.sub(r"<[^<>]* object at 0x\w+>|<factory>", "<default>", text)
     # a set is printed in another order in each process
     return re.sub(
@@ -131,15 +131,15 @@ def lines() -> list[str]:
         "formats": [f"claims.json {claims.FORMAT}", f"manifest.json {archive.FORMAT}"],
     }
     out: list[str] = []
-    for title, found in sections.items():
-        out += [f"# {title}", *found, ""]
+    for title, entries in sections.items():
+        out += [f"# {title}", *entries, ""]
     return out[:-1]
 
 
 def difference() -> str:
-    """What differs from the snapshot, as a diff; empty where nothing does."""
-    kept = SNAPSHOT.read_text().splitlines() if SNAPSHOT.exists() else []
-    return "\n".join(difflib.unified_diff(kept, lines(), "docs/public.txt", "the code", lineterm="", n=0))
+    """The differences from the snapshot, as a diff; empty if there are none."""
+    snapshot = SNAPSHOT.read_text().splitlines() if SNAPSHOT.exists() else []
+    return "\n".join(difflib.unified_diff(snapshot, lines(), "docs/public.txt", "the code", lineterm="", n=0))
 
 
 def removed() -> list[str]:
@@ -152,11 +152,11 @@ def main() -> int:
     """Prints the difference, or writes the snapshot anew; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.public_api", description=__doc__)
     parser.add_argument("--update", action="store_true", help="write docs/public.txt anew")
-    found = difference()
-    if found:
-        print(found)
+    changes = difference()
+    if changes:
+        print(changes)
     if not parser.parse_args().update:
-        return int(bool(found))
+        return int(bool(changes))
     SNAPSHOT.write_text("\n".join(lines()) + "\n")
     return 0
 

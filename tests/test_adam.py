@@ -34,32 +34,32 @@ def iterates(rows: pd.DataFrame) -> Tensor:
     return torch.from_numpy(mobench.load(rows).solutions["last"])
 
 
-def last_state(patch: pytest.MonkeyPatch, **given: Any) -> tuple[dict[str, Any], pd.DataFrame]:
+def last_state(patch: pytest.MonkeyPatch, **options: Any) -> tuple[dict[str, Any], pd.DataFrame]:
     """The state after the last step of a job, and its rows."""
     states = []
     with patch.context() as inside:
         inside.setattr(runner, "finish", lambda job, *rest: states.append(job.state) or finish(job, *rest))
-        rows = mobench.run(**given)
+        rows = mobench.run(**options)
     return states[0], rows
 
 
 def directions(steps: int) -> Tensor:
-    """Of three runs: lengths from 1e-6 to 1e6, and one that is zero at times."""
+    """Gradients of three runs: lengths from 1e-6 to 1e6, and one that is zero at times."""
     rng = np.random.default_rng(0)
-    found = torch.from_numpy(rng.standard_normal((steps, 3, 5)))
-    found[:, 1] *= torch.logspace(-6, 6, steps, dtype=F64).unsqueeze(1)
-    found[::3, 2] = 0.0
-    return found
+    gradients = torch.from_numpy(rng.standard_normal((steps, 3, 5)))
+    gradients[:, 1] *= torch.logspace(-6, 6, steps, dtype=F64).unsqueeze(1)
+    gradients[::3, 2] = 0.0
+    return gradients
 
 
 @pytest.mark.parametrize(("dtype", "bound"), [(F64, 1e-12), (torch.float32, 1e-5)])
 def test_the_step_is_that_of_torch(dtype: torch.dtype, bound: float) -> None:
-    given = directions(300).to(dtype)
+    gradients = directions(300).to(dtype)
     x = torch.ones(3, 5, dtype=dtype, requires_grad=True)
     optimizer = torch.optim.Adam([x], lr=0.03)
     theta = x.detach().clone()
     state = adam.first(theta)
-    for d in given:
+    for d in gradients:
         x.grad = -d
         optimizer.step()
         u, state = adam.step(d, state)
@@ -78,21 +78,21 @@ def wells(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("method", ["mgda", "ferero", "famo"])
 def test_a_job_is_a_loop_with_balanced(method: str) -> None:
     start = [2.0, 2.0, -1.0]
-    own = mobench.objectives(wells, start=start, positive=True, ideal=[0, 0])
+    problem = mobench.objectives(wells, start=start, positive=True, ideal=[0, 0])
     weights = [[0.3, 0.7], [0.6, 0.4]]
-    given = {key: value for key, value in QUICK.items() if key != "preferences"}
-    given |= {"seeds": [0], "preferences.weights": weights, "algorithm.step_size": 0.05, "steps": 40}
-    rows = mobench.run(problem=own, algorithm=method, **given, **ADAM)
-    plain = mobench.run(problem=own, algorithm=method, **given)
+    options = {key: value for key, value in QUICK.items() if key != "preferences"}
+    options |= {"seeds": [0], "preferences.weights": weights, "algorithm.step_size": 0.05, "steps": 40}
+    rows = mobench.run(problem=problem, algorithm=method, **options, **ADAM)
+    plain = mobench.run(problem=problem, algorithm=method, **options)
     assert not torch.allclose(iterates(rows), iterates(plain), atol=1e-3)
-    for preference, found in zip(weights, iterates(rows), strict=True):
+    for preference, iterate in zip(weights, iterates(rows), strict=True):
         x = torch.tensor(start, dtype=F64, requires_grad=True)
         optimizer = mobench.Balanced(
             torch.optim.Adam([x], lr=0.05), method, preference, ideal=[0.0, 0.0], steps=40
         )
         for _ in range(40):
             optimizer.step(wells(x))
-        torch.testing.assert_close(found, x.detach(), rtol=0, atol=1e-10)
+        torch.testing.assert_close(iterate, x.detach(), rtol=0, atol=1e-10)
 
 
 def network(**options: Any) -> Any:
@@ -109,28 +109,21 @@ def network(**options: Any) -> Any:
 
 
 def test_a_run_is_the_same_alone_and_with_steps_of_its_own() -> None:
-    given = {
-        "problem": "least_squares",
-        "algorithm": "mgda",
-        "steps": 20,
-        "oracle": "epochs",
-        **QUICK,
-        **ADAM,
-    }
-    given |= {"oracle.batch_size": 8, "algorithm.step_size": 0.1}
-    together = iterates(mobench.run(**given))
-    alone = iterates(mobench.run(**given | {"seeds": [1]}))
+    options = {"problem": "least_squares", "algorithm": "mgda", "steps": 20, **QUICK, **ADAM}
+    options |= {"oracle": "epochs", "oracle.batch_size": 8, "algorithm.step_size": 0.1}
+    together = iterates(mobench.run(**options))
+    alone = iterates(mobench.run(**options | {"seeds": [1]}))
     torch.testing.assert_close(together[[1, 3]], alone, rtol=0, atol=1e-12)
-    split = iterates(mobench.run(**given, rerun=True, **{"hardware.split": 4}))
+    split = iterates(mobench.run(**options, rerun=True, **{"hardware.split": 4}))
     torch.testing.assert_close(split, together, rtol=0, atol=1e-12)
-    varied = iterates(mobench.run(**given, **{"vary.step_size": [0.05, 0.1]}))
-    other = iterates(mobench.run(**given | {"algorithm.step_size": 0.05}))
+    varied = iterates(mobench.run(**options, **{"vary.step_size": [0.05, 0.1]}))
+    other = iterates(mobench.run(**options | {"algorithm.step_size": 0.05}))
     torch.testing.assert_close(varied, torch.cat([other, together]), rtol=0, atol=1e-12)
 
 
 def test_iterates_stay_within_bounds() -> None:
-    own = mobench.objectives(wells, start=[0.0, 0.0, 0.0], bounds=([-0.5, None, 0.25], [0.5, 0.75, None]))
-    x = iterates(mobench.run(problem=own, algorithm="ls", steps=200, **QUICK, **ADAM))
+    problem = mobench.objectives(wells, start=[0.0, 0.0, 0.0], bounds=([-0.5, None, 0.25], [0.5, 0.75, None]))
+    x = iterates(mobench.run(problem=problem, algorithm="ls", steps=200, **QUICK, **ADAM))
     assert bool((x[:, 0].abs() <= 0.5).all() and (x[:, 1] <= 0.75).all() and (x[:, 2] >= 0.25).all())
     # the minimiser of a separable sum on intervals is projected, in each coordinate
     w = torch.tensor([[0.136729, 0.863271], [0.863271, 0.136729]], dtype=F64)
@@ -143,21 +136,21 @@ def test_iterates_stay_within_bounds() -> None:
 
 
 def test_a_stopped_job_continues_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"algorithm": "ferero", **QUICK, **ADAM, "record.every": 5}
-    kept = {"checkpoint.seconds": 0}
+    options = {"algorithm": "ferero", **QUICK, **ADAM, "record.every": 5}
+    checkpointing = {"checkpoint.seconds": 0}
 
     def fails(step: int, rows: pd.DataFrame) -> None:
         if step >= 25:
             raise RuntimeError("no more power")
 
     with pytest.raises(MobenchError, match="no more power"):
-        mobench.run(problem=network(callback=fails)[0], steps=30, **given, **kept)
+        mobench.run(problem=network(callback=fails)[0], steps=30, **options, **checkpointing)
     seen: list[int] = []
     again = network(callback=lambda step, rows: seen.append(step))[0]
-    rest = mobench.run(problem=again, steps=30, **given, **kept)
+    rest = mobench.run(problem=again, steps=30, **options, **checkpointing)
     assert seen[0] > 0
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "whole"))
-    whole = mobench.run(problem=network()[0], steps=30, **given)
+    whole = mobench.run(problem=network()[0], steps=30, **options)
     pd.testing.assert_frame_equal(
         rest.drop(columns="seconds"), whole.drop(columns="seconds"), check_exact=True
     )
@@ -166,30 +159,30 @@ def test_a_stopped_job_continues_bit_for_bit(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_run_that_a_stop_rule_has_ended_keeps_its_averages(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = mobench.objectives(
+    problem = mobench.objectives(
         wells,
         start=[[2.0, 2.0, -1.0], [1.9, 2.0, -1.0]],
         stop=lambda history: history.groupby("run")["step"].last() >= 3 + 4 * np.arange(2),
     )
-    given = {"algorithm": "ls", **QUICK | {"seeds": [0]}, **ADAM}
-    state, rows = last_state(monkeypatch, problem=own, steps=20, **given)
+    options = {"algorithm": "ls", **QUICK | {"seeds": [0]}, **ADAM}
+    state, rows = last_state(monkeypatch, problem=problem, steps=20, **options)
     assert rows["ended"].tolist() == [3, 7]
     assert state["adam"]["n"].tolist() == [3.0, 7.0]
 
 
 def test_jobs_without_adam_are_what_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     """The default is in no key, whether it is written down or not, and in no state."""
-    given = {"problem": "vlmop2", "algorithm": "mgda", "steps": 3, **QUICK}
-    state, rows = last_state(monkeypatch, **given)
+    options = {"problem": "vlmop2", "algorithm": "mgda", "steps": 3, **QUICK}
+    state, rows = last_state(monkeypatch, **options)
     assert "adam" not in state
     first = mobench.load(rows)
-    assert mobench.load(mobench.run(**given, **{"algorithm.optimizer": "sgd"})).path == first.path
-    assert mobench.load(mobench.run(**given, **ADAM)).path != first.path
+    assert mobench.load(mobench.run(**options, **{"algorithm.optimizer": "sgd"})).path == first.path
+    assert mobench.load(mobench.run(**options, **ADAM)).path != first.path
     assert "optimizer" not in json.dumps(first.meta["identity"])
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("options", "words"),
     [
         ({"algorithm": "nsga2", "problem": "zdt1"}, "points for all preferences"),
         ({"algorithm": "hv_gradient"}, "points for all preferences"),
@@ -204,12 +197,12 @@ def test_jobs_without_adam_are_what_they_were(monkeypatch: pytest.MonkeyPatch) -
         ),
     ],
 )
-def test_where_a_step_is_more_than_a_direction_adam_is_refused(given: dict[str, Any], words: str) -> None:
+def test_where_a_step_is_more_than_a_direction_adam_is_refused(options: dict[str, Any], words: str) -> None:
     quick = {"problem": "vlmop2", **QUICK, "steps": 2}
-    if "protocol" in given:
+    if "protocol" in options:
         del quick["problem"]
     with pytest.raises(CompatibilityError, match=words):
-        mobench.run(**quick | given, **ADAM)
+        mobench.run(**quick | options, **ADAM)
 
 
 def test_other_doors_have_no_optimizer_of_a_method() -> None:

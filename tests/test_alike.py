@@ -157,6 +157,6 @@ def held() -> nn.Sequential:
     ],
 )
 def test_runs_that_may_differ_are_all_trained(problem: Any, keys: dict[str, Any]) -> None:
-    given = problem if isinstance(problem, str) else problem()
-    rows = mobench.run(problem=given, **COMMON | {"seeds": [0, 1], "steps": 6}, **keys)
+    chosen = problem if isinstance(problem, str) else problem()
+    rows = mobench.run(problem=chosen, **COMMON | {"seeds": [0, 1], "steps": 6}, **keys)
     assert "trained_runs" not in mobench.load(rows).meta

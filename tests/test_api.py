@@ -1,11 +1,8 @@
-"""`mobench.run`, `mobench.load`, `mobench.objectives`: the command line's jobs from Python,
-and problems of one's own.
-"""
+"""`mobench.run`, `load` and `objectives`: the command line's jobs from Python, and one's own problems."""
 
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import textwrap
 import types
@@ -31,7 +28,7 @@ from mobench.jobs.fingerprint import Opaque, fingerprint
 from mobench.jobs.store import JobFolder
 from mobench.oracles.exact import make_point, problem_spec
 from mobench.problems.own import Functions, Own
-from tests.conftest import REPOSITORY, WANDB, Run, environment, of_before
+from tests.conftest import REPOSITORY, WANDB, Run, environment, of_before, process
 
 QUIET: dict[str, Any] = {"logger": "local"}
 each = pytest.mark.parametrize
@@ -39,7 +36,7 @@ each = pytest.mark.parametrize
 
 @pytest.fixture(autouse=True)
 def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the rows of a test go; the command line of the same test writes there as well."""
+    """The outputs folder of a test, into which its command line writes as well."""
     for name in WANDB:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "outputs"))
@@ -90,11 +87,11 @@ def test_same_job_as_the_command_line(
     rows = run(*overrides, **keys, **QUIET)
     (folder,) = folders(outputs)
     written = (folder.path / "final.csv").stat().st_mtime_ns
-    told = mobench(*arguments, "logger=local")
-    assert told.code == 0, told.err
-    assert "already finished" in told.out
-    assert [f.key for f in told.folders] == [folder.key]
-    pd.testing.assert_frame_equal(rows, told.rows)
+    result = mobench(*arguments, "logger=local")
+    assert result.code == 0, result.err
+    assert "already finished" in result.out
+    assert [f.key for f in result.folders] == [folder.key]
+    pd.testing.assert_frame_equal(rows, result.rows)
     assert (folder.path / "final.csv").stat().st_mtime_ns == written
     assert compose.compose([*arguments, "logger=local"]) == folder.config()
 
@@ -127,13 +124,13 @@ def test_load(outputs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     rows = run(**QUIET, problem="zdt1", preferences=2, steps=3)
     (folder,) = folders(outputs)
     for what in (rows, folder.key, str(folder.path), folder.path):
-        found = mobench.load(what)
-        pd.testing.assert_frame_equal(found.final, rows)
-        assert sorted(set(found.history["step"])) == [0, 1, 2, 3]
-        assert found.solutions["last"].shape == (2, found.config["problem"]["n"])
-        assert found.meta["identity"]["steps"] == 3
-        assert found.path.resolve() == folder.path.resolve()
-        assert "history" in repr(found)
+        loaded = mobench.load(what)
+        pd.testing.assert_frame_equal(loaded.final, rows)
+        assert sorted(set(loaded.history["step"])) == [0, 1, 2, 3]
+        assert loaded.solutions["last"].shape == (2, loaded.config["problem"]["n"])
+        assert loaded.meta["identity"]["steps"] == 3
+        assert loaded.path.resolve() == folder.path.resolve()
+        assert "history" in repr(loaded)
     with pytest.raises(StoreError, match=f"no run '{folder.key[:-1]}'.*Did you mean '{folder.key}'"):
         mobench.load(folder.key[:-1])
     with pytest.raises(StoreError, match="which run they come from"):
@@ -216,14 +213,8 @@ CLEAN = """
 
 def test_light_import_and_no_state_of_hydra_left(tmp_path: Path) -> None:
     (tmp_path / "app.yaml").write_text("theirs: 2\n")
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(CLEAN), str(tmp_path)],
-        env=environment(tmp_path / "outputs", PYTHONPATH=str(REPOSITORY)),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    line = [sys.executable, "-c", textwrap.dedent(CLEAN), str(tmp_path)]
+    done = process(line, env=environment(tmp_path / "outputs", PYTHONPATH=str(REPOSITORY)))
     assert done.returncode == 0, done.stderr
     with pytest.raises(AttributeError, match="no attribute 'solver'"):
         _ = mobench.solver
@@ -234,16 +225,16 @@ def test_light_import_and_no_state_of_hydra_left(tmp_path: Path) -> None:
 
 def test_constrained_quadratics_end_where_they_must() -> None:
     """csmoo2 on f = |x -+ e_1|^2 / 2, g = 1 - x_2 <= 0, weights (1, 1)/2, z = 0: x = (0, 1), f = (1, 1)."""
-    own = objectives([wells()], constraints=lambda x: 1.0 - x[1], start=[0.3, -1.0], ideal=[0, 0])
+    problem = objectives([wells()], constraints=lambda x: 1.0 - x[1], start=[0.3, -1.0], ideal=[0, 0])
     rows = run(
-        **QUIET, problem=own, algorithm="csmoo2", preferences=1, steps=60,
+        **QUIET, problem=problem, algorithm="csmoo2", preferences=1, steps=60,
         **{"record.every": 0, "algorithm.step_size": 0.9, "algorithm.step_decay": 0.6},
     )  # fmt: skip
     np.testing.assert_allclose(mobench.load(rows).solutions["last"], [[0.0, 1.0]], atol=1e-2)
     np.testing.assert_allclose(rows[["f_1", "f_2", "tchebycheff"]], [[1.0, 1.0, 0.5]], atol=2e-2)
     assert abs(rows["g_1"].item()) < 1e-2
     with pytest.raises(CompatibilityError, match="it does not support constraints"):
-        run(**QUIET, problem=own, algorithm="mgda")
+        run(**QUIET, problem=problem, algorithm="mgda")
 
 
 @each("shapes", ["vector", "scalars", "both"])
@@ -256,9 +247,9 @@ def test_functions_are_called_as_they_are_where_one_run_is_alone(shapes: str) ->
     def itself(x: torch.Tensor) -> torch.Tensor:
         return x[:1]
 
-    given = {"vector": (wells(),), "scalars": (torch.sum, square), "both": (torch.sum, wells(), itself)}
+    functions = {"vector": (wells(),), "scalars": (torch.sum, square), "both": (torch.sum, wells(), itself)}
     for variables in (1, 3):
-        with serving("here", Functions(given[shapes])):
+        with serving("here", Functions(functions[shapes])):
             p = Own(code="here", variables=variables)
         x = torch.randn(3, variables, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
         w = torch.linspace(0.2, 1.0, p.n_objectives, dtype=torch.float64).expand(3, -1)
@@ -267,8 +258,8 @@ def test_functions_are_called_as_they_are_where_one_run_is_alone(shapes: str) ->
         expected = (together.values(), together.jacobian(), together.vjp(w), together.hvp(w, v))
         object.__setattr__(p, "_batched", None)
         alone = point_of(p, x[1:2])
-        found = (alone.values(), alone.jacobian(), alone.vjp(w[:1]), alone.hvp(w[:1], v[:1]))
-        for one, all_ in zip(found, expected, strict=True):
+        computed = (alone.values(), alone.jacobian(), alone.vjp(w[:1]), alone.hvp(w[:1], v[:1]))
+        for one, all_ in zip(computed, expected, strict=True):
             torch.testing.assert_close(one[0], all_[1], rtol=1e-14, atol=1e-14)
         torch.testing.assert_close(alone.vjp(w[:1])[0], alone.jacobian()[0].mT @ w[0], rtol=1e-14, atol=1e-14)
 
@@ -308,9 +299,9 @@ def test_functions_that_cannot_be_hashed_always_run_anew(
     def f(x: torch.Tensor) -> torch.Tensor:
         return x.square() if numbers else x
 
-    own = objectives(f, dim=2)
+    problem = objectives(f, dim=2)
     for _ in range(2):
-        run(**QUIET, problem=own, preferences=1, steps=1)
+        run(**QUIET, problem=problem, preferences=1, steps=1)
     assert len(folders(outputs)) == 2
     said = capsys.readouterr().err
     assert said.count("warning: these functions cannot be hashed, so their results are not reused") == 2

@@ -1,4 +1,4 @@
-"""What users of Python functions asked for: bounds and measures of their own, a front, several methods in one
+"""Wishes of users of Python functions: bounds and measures of their own, a front, several methods in one
 call, a method as an object, a list of runs.
 """
 
@@ -42,8 +42,8 @@ class Halves(Weighting):
 
 def test_bounds_of_each_coordinate() -> None:
     lower, upper = torch.tensor([0.5, -2.0]), [2.0, -0.5]
-    own = mobench.objectives(WELLS, dim=2, bounds=(lower, upper))
-    rows = mobench.run(problem=own, algorithm="ls", preferences=3, steps=200, **QUICK)
+    problem = mobench.objectives(WELLS, dim=2, bounds=(lower, upper))
+    rows = mobench.run(problem=problem, algorithm="ls", preferences=3, steps=200, **QUICK)
     x = torch.from_numpy(mobench.load(rows).solutions["last"])
     # the minimiser of w (x - 1)^2 + (1 - w) (x + 1)^2, in each coordinate, is projected
     w = torch.tensor(rows[["preference_1", "preference_2"]].to_numpy().tolist(), dtype=torch.float64)
@@ -51,9 +51,9 @@ def test_bounds_of_each_coordinate() -> None:
     expected = torch.cat([best.clamp(0.5, 2.0), best.clamp(-2.0, -0.5)], dim=1)
     torch.testing.assert_close(x, expected, rtol=0, atol=1e-9)
     for one_side in ((1.5, None), ([1.5, 1.5], [float("inf"), None])):
-        own = mobench.objectives(WELLS, start=[2.0, 3.0], bounds=one_side)
-        rows = mobench.run(problem=own, algorithm="ls", preferences=1, steps=200, **QUICK)
-        assert own.solutions(rows)[0].tolist() == [1.5, 1.5]
+        problem = mobench.objectives(WELLS, start=[2.0, 3.0], bounds=one_side)
+        rows = mobench.run(problem=problem, algorithm="ls", preferences=1, steps=200, **QUICK)
+        assert problem.solutions(rows)[0].tolist() == [1.5, 1.5]
     mixed = mobench.objectives(WELLS, dim=2, bounds=(-1.0, [0.0, 3.0]))
     assert mixed.keys["start"] == {"kind": "in_bounds"}
     for bounds, words in (([0, [1, 1, 1]], "two lists of 2 numbers"), ([[0, 2], [1, 1]], "lower < upper")):
@@ -66,8 +66,8 @@ def test_bounds_of_each_coordinate() -> None:
 def test_measures_and_a_front() -> None:
     t = torch.linspace(-1, 1, 201, dtype=torch.float64)
     front = torch.stack([2 * (t - 1) ** 2, 2 * (t + 1) ** 2], dim=1)  # of x_1 = x_2 = t
-    own = mobench.objectives(WELLS, dim=2, front=front, measures={"length": lambda x: x.norm()})
-    rows = mobench.run(problem=own, algorithm="mgda", preferences=2, steps=100, **QUICK)
+    problem = mobench.objectives(WELLS, dim=2, front=front, measures={"length": lambda x: x.norm()})
+    rows = mobench.run(problem=problem, algorithm="mgda", preferences=2, steps=100, **QUICK)
     x = torch.from_numpy(mobench.load(rows).solutions["last"])
     torch.testing.assert_close(torch.tensor(rows["length"].tolist(), dtype=torch.float64), x.norm(dim=1))
     assert (rows["front_distance"] < 0.03).all()
@@ -101,7 +101,7 @@ def arranged(x: Tensor) -> Any:
 def test_functions_of_a_dictionary_are_those_of_a_vector() -> None:
     """Bit for bit: values, bounds, constraints, measures; and solutions come back as dictionaries."""
     low = {"a": -0.75, "b": {"c": -float("inf")}, "d": ([-2.0, -0.25],)}
-    named = mobench.objectives(
+    by_name = mobench.objectives(
         fit,
         start=START,
         bounds=(low, 3),
@@ -117,18 +117,18 @@ def test_functions_of_a_dictionary_are_those_of_a_vector() -> None:
         ideal=[0, 0],
         measures={"size": lambda x: x[:3].norm() + x[4:].norm()},
     )
-    given = {"algorithm": "penalty_sgd", "preferences": 3, "steps": 30, **QUICK}
-    rows = mobench.run(problem=named, **given)
-    other = mobench.run(problem=flat, **given)
+    options = {"algorithm": "penalty_sgd", "preferences": 3, "steps": 30, **QUICK}
+    rows = mobench.run(problem=by_name, **options)
+    other = mobench.run(problem=flat, **options)
     pd.testing.assert_frame_equal(
         rows.drop(columns="seconds"), other.drop(columns="seconds"), check_exact=True
     )
     pd.testing.assert_frame_equal(mobench.load(rows).history, mobench.load(other).history, check_exact=True)
     vectors = flat.solutions(other)
     assert torch.equal(torch.stack(vectors), torch.from_numpy(mobench.load(rows).solutions["last"]))
-    for found, x, (_, row) in zip(named.solutions(rows), vectors, rows.iterrows(), strict=True):
-        torch.testing.assert_close(found, arranged(x), rtol=0, atol=0)
-        torch.testing.assert_close(fit(found).tolist(), [row["f_1"], row["f_2"]])
+    for solution, x, (_, row) in zip(by_name.solutions(rows), vectors, rows.iterrows(), strict=True):
+        torch.testing.assert_close(solution, arranged(x), rtol=0, atol=0)
+        torch.testing.assert_close(fit(solution).tolist(), [row["f_1"], row["f_2"]])
     with pytest.raises(StoreError, match="other functions"):
         flat.solutions(rows)
 
@@ -140,15 +140,16 @@ def test_a_function_draws_a_dictionary_for_each_seed() -> None:
     def f(p: Any) -> Tensor:
         return torch.stack([(p["W"] - 1).square().sum(), (p["W"] + 1).square().sum() + p["b"] ** 2])
 
-    own = mobench.objectives(f, start=start)
-    given = {"algorithm": "ls", "preferences": 2, "steps": 1, "algorithm.step_size": 1e-300, **QUICK}
-    rows = mobench.run(problem=own, **given | {"seeds": [0, 5]})
-    found = own.solutions(rows)
+    problem = mobench.objectives(f, start=start)
+    options = {"algorithm": "ls", "preferences": 2, "steps": 1, "algorithm.step_size": 1e-300, **QUICK}
+    rows = mobench.run(problem=problem, **options | {"seeds": [0, 5]})
+    solutions = problem.solutions(rows)
     for run, seed in enumerate(rows["seed"]):
         expected = start(generator(seed, problem="own", use="start"))
-        assert np.array_equal(found[run]["W"], expected["W"])
-        assert float(found[run]["b"]) == expected["b"]
-    assert mobench.run(problem=own, **given | {"seeds": [0, 5]}).attrs == rows.attrs  # read, not run again
+        assert np.array_equal(solutions[run]["W"], expected["W"])
+        assert float(solutions[run]["b"]) == expected["b"]
+    again = mobench.run(problem=problem, **options | {"seeds": [0, 5]})
+    assert again.attrs == rows.attrs  # read, not run again
     # the same numbers in another arrangement are another job
     moved = mobench.objectives(lambda p: f({**p, "W": p["W"].view(2, 2)}), start={"W": [1.0] * 4, "b": 1})
     plain = mobench.objectives(lambda p: f({**p, "W": p["W"].view(2, 2)}), start={"b": 1, "W": [1.0] * 4})
@@ -163,9 +164,9 @@ def test_a_network_by_functional_call() -> None:
     def losses(p: Any) -> Tensor:
         return torch.func.functional_call(module, p, (x,)).square().mean(0)
 
-    own = mobench.objectives(losses, start=dict(module.state_dict()))
-    rows = mobench.run(problem=own, algorithm="mgda", preferences=1, steps=20, **QUICK)
-    module.load_state_dict(own.solutions(rows)[0])
+    problem = mobench.objectives(losses, start=dict(module.state_dict()))
+    rows = mobench.run(problem=problem, algorithm="mgda", preferences=1, steps=20, **QUICK)
+    module.load_state_dict(problem.solutions(rows)[0])
     torch.testing.assert_close(module(x).square().mean(0).tolist(), rows.loc[0, ["f_1", "f_2"]].tolist())
 
 
@@ -191,31 +192,31 @@ def test_dictionaries_that_do_not_fit(options: dict[str, Any], words: str) -> No
 
 
 def test_a_start_for_each_preference() -> None:
-    given = {"algorithm": "ls", "preferences": 2, "steps": 1, "algorithm.step_size": 1e-300, **QUICK}
-    given["seeds"] = [0, 1]
-    own = mobench.objectives(WELLS, start=[[1.0, 2.0], [3.0, 4.0]])
-    rows = mobench.run(problem=own, **given)
-    for x, preference in zip(own.solutions(rows), rows["preference_1"], strict=True):
+    options = {"algorithm": "ls", "preferences": 2, "steps": 1, "algorithm.step_size": 1e-300, **QUICK}
+    options["seeds"] = [0, 1]
+    problem = mobench.objectives(WELLS, start=[[1.0, 2.0], [3.0, 4.0]])
+    rows = mobench.run(problem=problem, **options)
+    for x, preference in zip(problem.solutions(rows), rows["preference_1"], strict=True):
         assert x.tolist() == ([1.0, 2.0] if preference == rows["preference_1"][0] else [3.0, 4.0])
-    named = mobench.objectives(lambda p: WELLS[0](p["a"]), start=[{"a": 5.0}, {"a": 6.0}])
-    assert [float(p["a"]) for p in named.solutions(mobench.run(problem=named, **given))] == [5, 5, 6, 6]
+    by_name = mobench.objectives(lambda p: WELLS[0](p["a"]), start=[{"a": 5.0}, {"a": 6.0}])
+    assert [float(p["a"]) for p in by_name.solutions(mobench.run(problem=by_name, **options))] == [5, 5, 6, 6]
     with pytest.raises(MobenchError, match="start has 2 rows, but the job has 3 preferences"):
-        mobench.run(problem=own, **given | {"preferences": 3})
+        mobench.run(problem=problem, **options | {"preferences": 3})
     with pytest.raises(ConfigError, match="expected the keys a"):
         mobench.objectives(lambda p: WELLS[0](p["a"]), start=[{"a": 5.0}, {"b": 6.0}])
 
 
 def test_a_stop_rule_and_a_callback() -> None:
     seen: list[int] = []
-    own = mobench.objectives(
+    problem = mobench.objectives(
         WELLS,
         start=[[3.0, 3.0], [2.0, 2.0]],
         stop=lambda history: history.groupby("run")["f_1"].last() < 2.0,
         callback=lambda step, rows: seen.append(step),
     )
-    given = {"algorithm": "ls", "preferences": 2, "steps": 60, "algorithm.step_size": 0.02, **QUICK}
-    rows = mobench.run(problem=own, **given)
-    free = mobench.run(problem=mobench.objectives(WELLS, start=[[3.0, 3.0], [2.0, 2.0]]), **given)
+    options = {"algorithm": "ls", "preferences": 2, "steps": 60, "algorithm.step_size": 0.02, **QUICK}
+    rows = mobench.run(problem=problem, **options)
+    free = mobench.run(problem=mobench.objectives(WELLS, start=[[3.0, 3.0], [2.0, 2.0]]), **options)
     history = mobench.load(free).history
     for run, end in enumerate(rows["ended"]):
         f = history[history["run"] == run].set_index("step")["f_1"]
@@ -226,33 +227,33 @@ def test_a_stop_rule_and_a_callback() -> None:
 
 
 def test_several_methods_and_a_method_as_an_object() -> None:
-    own = mobench.objectives(WELLS, dim=2)
+    problem = mobench.objectives(WELLS, dim=2)
     both = mobench.run(
-        problem=own, algorithm=["mgda", Halves(step_size=0.05)], preferences=2, steps=5, **QUICK
+        problem=problem, algorithm=["mgda", Halves(step_size=0.05)], preferences=2, steps=5, **QUICK
     )
     assert both["algorithm"].tolist() == ["mgda", "mgda", "Halves", "Halves"]
-    alone = mobench.run(problem=own, algorithm="mgda", preferences=2, steps=5, **QUICK)
+    alone = mobench.run(problem=problem, algorithm="mgda", preferences=2, steps=5, **QUICK)
     assert both["f_1"].tolist()[:2] == alone["f_1"].tolist()
     other = mobench.run(
-        problem=own, algorithm=Halves(step_size=0.05, factor=2.0), preferences=2, steps=5, **QUICK
+        problem=problem, algorithm=Halves(step_size=0.05, factor=2.0), preferences=2, steps=5, **QUICK
     )
     assert other["f_1"].tolist() != both["f_1"].tolist()[2:]
     with pytest.raises(StoreError):
         mobench.load(both)
-    found = mobench.runs()
-    assert sorted(found["algorithm"]) == ["Halves", "Halves", "MGDA"]
-    assert set(found["status"]) == {"done"}
-    halves = found[found["algorithm"] == "Halves"]
+    runs = mobench.runs()
+    assert sorted(runs["algorithm"]) == ["Halves", "Halves", "MGDA"]
+    assert set(runs["status"]) == {"done"}
+    halves = runs[runs["algorithm"] == "Halves"]
     assert set(halves["algorithm.factor"]) == {1.0, 2.0}
-    assert found.loc[found["algorithm"] == "MGDA", "algorithm.factor"].tolist() == [None]
-    assert not {"algorithm.outputs", "problem.start", "dtype"} & set(found)  # the same in all
-    assert mobench.load(found["name"][0]).final is not None
+    assert runs.loc[runs["algorithm"] == "MGDA", "algorithm.factor"].tolist() == [None]
+    assert not {"algorithm.outputs", "problem.start", "dtype"} & set(runs)  # the same in all
+    assert mobench.load(runs["name"][0]).final is not None
 
     @dataclass(frozen=True, kw_only=True)
     class Local(Halves):
         """Nobody can import it."""
 
     with pytest.raises(ConfigError, match="at the top of a module"):
-        mobench.run(problem=own, algorithm=Local(), **QUICK)
+        mobench.run(problem=problem, algorithm=Local(), **QUICK)
     with pytest.raises(ConfigError, match="chooses no method"):
-        mobench.run(problem=own, algorithm=[], **QUICK)
+        mobench.run(problem=problem, algorithm=[], **QUICK)

@@ -36,25 +36,14 @@ from tests.conftest import REPOSITORY, Run, of_before, shell
 SCALES = ("smoke", "laptop", "paper")
 VERDICTS = {"reproduced", "partial", "not reproduced", "inconclusive", "check passed", "check failed"}
 FIELDS = {
-    "id",
-    "jobs",
-    "statement",
-    "source",
-    "published",
-    "measured",
-    "tolerance",
-    "scale",
-    "verdict",
-    "reason",
-    "timed",
-    "gauges",
-    "leans",
-}
+    "id", "jobs", "statement", "source", "published", "measured", "tolerance", "scale", "verdict", "reason",
+    "timed", "gauges", "leans",
+}  # fmt: skip
 FIG7 = ("+experiment=ferero/fig7", "logger=local")
 
 
 def check_folder(folder: Path, scale: str) -> list[dict[str, Any]]:
-    """What every artifact folder must hold. Returns the claims."""
+    """Checks the files of an artifact folder, and returns the claims."""
     names = {p.name for p in folder.iterdir()}
     assert {"claims.json", "provenance.json"} <= names
     assert {"figure.pdf", "figure.png"} <= names or {"table.csv", "table.md", "table.tex"} <= names
@@ -71,17 +60,8 @@ def check_folder(folder: Path, scale: str) -> list[dict[str, Any]]:
             assert claim[text].strip(), (claim["id"], text)
     assert len({c["id"] for c in claims}) == len(claims)
     origin = json.loads((folder / "provenance.json").read_text())
-    assert {
-        "command",
-        "jobs",
-        "runs",
-        "git_sha",
-        "versions",
-        "date",
-        "device",
-        "seconds_jobs",
-        "notes",
-    } <= set(origin)
+    assert {"command", "jobs", "runs", "git_sha", "versions"} <= set(origin)
+    assert {"date", "device", "seconds_jobs", "notes"} <= set(origin)
     assert origin["command"].startswith("mobench +experiment=")
     assert origin["depicts"] == (
         "data" if origin["id"] in ("ferero/pictures", "omd_tch/partitions") else None
@@ -97,15 +77,13 @@ def check_folder(folder: Path, scale: str) -> list[dict[str, Any]]:
 
 
 def check_fonts(path: Path) -> None:
-    """Every font of a PDF is embedded, and none is of Type 3 (bitmaps and outlines that publishers
-    refuse).
-    """
+    """Every font of a PDF is embedded, and none is of Type 3 (outlines that publishers refuse)."""
     raw = path.read_bytes()
     assert raw.startswith(b"%PDF-")
     streams = [raw]
-    for found in re.finditer(rb"stream\r?\n", raw):
+    for match in re.finditer(rb"stream\r?\n", raw):
         try:
-            streams.append(zlib.decompressobj().decompress(raw[found.end() :]))
+            streams.append(zlib.decompressobj().decompress(raw[match.end() :]))
         except zlib.error:
             continue
     text = b"\n".join(streams)
@@ -174,7 +152,7 @@ def explode_for(name: str) -> Any:
 
 
 def test_values_narrow_the_jobs_and_are_drawn_apart(mobench: Run) -> None:
-    """What was changed is in the provenance; it decides no claim, and the artifact's own drawing stays."""
+    """Changes are in the provenance and decide no claim; the artifact's own drawing stays."""
     result = mobench(*FIG7, "seeds=[0]", "steps=5", "algorithm.c_h=0.5")
     assert result.code == 0, result.err
     for job in result.folders:
@@ -187,17 +165,17 @@ def test_values_narrow_the_jobs_and_are_drawn_apart(mobench: Run) -> None:
     assert content["provenance"]["command"].endswith("'seeds=[0]' steps=5 algorithm.c_h=0.5")
     assert "seeds=[0]" in content["provenance"]["notes"][0]
     assert "counted nowhere" in result.out
-    own = mobench(*FIG7)
-    assert own.code == 0, own.err
-    before = (own.root / "artifacts/ferero/fig7/claims.json").read_bytes()
+    finished = mobench(*FIG7)
+    assert finished.code == 0, finished.err
+    before = (finished.root / "artifacts/ferero/fig7/claims.json").read_bytes()
     other = mobench(*FIG7, "seeds=[0]", "steps=6")
     assert other.code == 0, other.err
-    assert len(list((own.root / "other_settings/ferero").iterdir())) == 2
-    assert (own.root / "artifacts/ferero/fig7/claims.json").read_bytes() == before
+    assert len(list((finished.root / "other_settings/ferero").iterdir())) == 2
+    assert (finished.root / "artifacts/ferero/fig7/claims.json").read_bytes() == before
     again = mobench(*FIG7, "seeds=[0]", "steps=6")
     assert "unchanged since" in again.out
     assert "other_settings/ferero/fig7+" in again.out
-    assert [entry.name for entry in artifacts(own.root).everything] == ["fig7"]
+    assert [entry.name for entry in artifacts(finished.root).everything] == ["fig7"]
 
 
 @pytest.mark.parametrize(
@@ -282,9 +260,7 @@ def test_timed_jobs_run_alone(mobench: Run, planner: Any, monkeypatch: pytest.Mo
 def test_timed_jobs_are_read_where_all_were_kept(
     mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows in outputs never count; rows that come with the project do,
-    if they come all together and nothing else is there.
-    """
+    """Rows in outputs never count; rows of the project do, if they are complete and alone."""
     results = tmp_path / "results"
     for module in ("mobench.jobs.outcome", "mobench.cli.keep", "mobench.artifacts.freshness"):
         monkeypatch.setattr(f"{module}.results_root", lambda: results)
@@ -305,17 +281,17 @@ def test_timed_jobs_are_read_where_all_were_kept(
     drawn = "artifacts/mlm_cmoo/table1/table.csv"
     assert (tmp_path / "again" / drawn).read_bytes() == (first.root / drawn).read_bytes()
 
-    own = next(job for job in jobs if "mlmcmoo" in job.key)
+    timed = next(job for job in jobs if "mlmcmoo" in job.key)
     for options, why in (
         ({"history": True, "columns": ("f_",)}, "None"),
         ({"history": True, "columns": ("violation",)}, "f_1"),
         ({"history": False}, "history.parquet"),
         ({"history": True, "every": 2}, "needs all steps"),
     ):
-        shutil.rmtree(results / "runs" / own.key)
-        keep_rows.keep(own, results, **options)  # type: ignore[arg-type]
+        shutil.rmtree(results / "runs" / timed.key)
+        keep_rows.keep(timed, results, **options)  # type: ignore[arg-type]
         assert why in str(keep_rows.fault("mlm_cmoo/table1", origin, *drawn_from))
-    keep_rows.keep(own, results, history=True)
+    keep_rows.keep(timed, results, history=True)
     table = drawn_from[0] / "table.csv"
     table.write_text(table.read_text().replace("MLM-CMOO", "another method"))
     assert "table is different" in str(keep_rows.fault("mlm_cmoo/table1", origin, *drawn_from))
@@ -326,11 +302,11 @@ def test_timed_jobs_are_read_where_all_were_kept(
     (first.root / "artifacts/mlm_cmoo/table1/claims.json").unlink()  # else nothing has changed
     # rows of this machine are not mixed with those
     assert mobench(*command, root=first.root).out.startswith(planned)
-    of_before(JobFolder(results / "runs" / own.key))
-    elsewhere = own.meta() | {"device": "another machine"}
-    (results / "runs" / own.key / "meta.json").write_text(json.dumps(elsewhere))
+    of_before(JobFolder(results / "runs" / timed.key))
+    elsewhere = timed.meta() | {"device": "another machine"}
+    (results / "runs" / timed.key / "meta.json").write_text(json.dumps(elsewhere))
     assert mobench(*command, root=tmp_path / "mixed").out.startswith(planned)
-    shutil.rmtree(results / "runs" / own.key)
+    shutil.rmtree(results / "runs" / timed.key)
     assert mobench(*command, root=tmp_path / "partly").out.startswith(planned)
 
 
@@ -405,7 +381,7 @@ def lost_runs_are_said(root: Path, known: list[str]) -> None:
 
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 # two processes train this paper's jobs, and another one draws. They live on from the jobs that ran beside
-# each other to those that run alone; what they were told must not
+# each other to those that run alone; their numbers of jobs at once must not
 BESIDE = "mlm_cmoo"
 
 
@@ -415,17 +391,15 @@ def plugged(launcher: str) -> bool:
     return all(importlib.util.find_spec(name) for name in ("hydra_plugins", plugin))
 
 
-def told(root: Path, keys: set[str]) -> set[int]:
-    """How many jobs at once each of these jobs was told of."""
+def jobs_at_once(root: Path, keys: set[str]) -> set[int]:
+    """Numbers of jobs at once that these jobs have recorded."""
     return {json.loads((root / "runs" / key / "meta.json").read_text())["at_once"] for key in keys}
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("paper", sorted({id.split("/")[0] for id in choices("experiment")}))
 def test_every_artifact_at_smoke_scale(paper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`+experiment=<paper>/all scale=smoke` draws everything in seconds; what needs the scale says so,
-    and lost runs are.
-    """
+    """`+experiment=<paper>/all scale=smoke` draws everything in seconds, and lost runs are said."""
     root = tmp_path / "outputs"
     announced = None
     launcher: tuple[str, ...] = ()
@@ -445,9 +419,9 @@ def test_every_artifact_at_smoke_scale(paper: str, tmp_path: Path, monkeypatch: 
     if paper == BESIDE:
         timed = set(read(root / f"artifacts/{BESIDE}/table1")["provenance"]["jobs"].values())
         others = {key for id in known for key in read(root / "artifacts" / id)["provenance"]["jobs"].values()}
-        assert told(root, timed) == {1}
+        assert jobs_at_once(root, timed) == {1}
         if announced is not None and launcher:
-            assert told(root, others - timed) == {2}
+            assert jobs_at_once(root, others - timed) == {2}
     artifacts, waiting = FEWEST.get(paper, (11, 50))
     assert len(known) >= artifacts
     counts: dict[str, int] = {}
@@ -458,8 +432,8 @@ def test_every_artifact_at_smoke_scale(paper: str, tmp_path: Path, monkeypatch: 
         for claim in claims:
             counts[claim["verdict"]] = counts.get(claim["verdict"], 0) + 1
     for id in known:
-        for other, shown in read(root / "artifacts" / id)["provenance"]["references"].items():
-            assert set(shown) <= judged[other], f"{id} refers to claims that {other} does not judge"
+        for other, referred in read(root / "artifacts" / id)["provenance"]["references"].items():
+            assert set(referred) <= judged[other], f"{id} refers to claims that {other} does not judge"
     assert counts.get("inconclusive", 0) >= waiting
     # settings, tables of symbols and theory are checked at any scale; csmoo and mlm_cmoo have none of them
     decided = counts.get("reproduced", 0) + counts.get("check passed", 0)
@@ -467,10 +441,10 @@ def test_every_artifact_at_smoke_scale(paper: str, tmp_path: Path, monkeypatch: 
     # equal jobs of different artifacts ran once
     jobs = [key for id in known for key in read(root / "artifacts" / id)["provenance"]["jobs"].values()]
     made = {p.name for p in root.glob("runs/*")}
-    kept = {p.name for p in (KEPT / "runs").iterdir()}  # a job without scales is one of them
-    assert set(jobs) <= made | kept
+    stored = {p.name for p in (KEPT / "runs").iterdir()}  # a job without scales is one of them
+    assert set(jobs) <= made | stored
     if announced is not None:
-        assert announced == len(made | (set(jobs) & kept))
+        assert announced == len(made | (set(jobs) & stored))
     if paper != "cross":  # the one of its tables that shared jobs, the summary, is gone
         assert len(jobs) > len(set(jobs))
 
@@ -508,8 +482,8 @@ def test_lost_runs_are_counted_in_cells_claims_and_notes(mobench: Run, tmp_path:
     made = read(folder)
     assert made["provenance"]["runs"]["mm_ls"] == "2 of 3"
     assert any("Runs that finished: mm_ls 2 of 3" in note for note in made["provenance"]["notes"])
-    told = {claim["id"] for claim in made["claims"] if "mm_ls: 2 of 3" in claim["reason"]}
-    assert told == {"mm-loss-larger", "mm-accuracy-larger"}  # those that rest on it
+    mentioning = {claim["id"] for claim in made["claims"] if "mm_ls: 2 of 3" in claim["reason"]}
+    assert mentioning == {"mm-loss-larger", "mm-accuracy-larger"}  # those that rest on it
 
 
 # the parts
@@ -657,8 +631,8 @@ def test_an_own_check_does_not_pass_because_runs_were_lost() -> None:
     own_check(a, "no", False, reason="Why.")
     own_check(a, "counted", True, counts_lost=True)
     own_check(a, "another", True, rests_on=("other",))
-    found = ["inconclusive", "inconclusive", "check passed", "check passed"]
-    assert [c.verdict for c in a.claims] == found
+    verdicts = ["inconclusive", "inconclusive", "check passed", "check passed"]
+    assert [c.verdict for c in a.claims] == verdicts
     assert a.claims[0].reason.startswith("Not all runs finished (job: 1 of 2 did)")
 
 

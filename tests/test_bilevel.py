@@ -202,8 +202,8 @@ def test_cg_stops_at_negative_curvature_and_not_at_nan() -> None:
         conjugate_gradients(lambda v: v @ H, torch.tensor([[[0.0, 1.0, 0.0]]] * 2, dtype=torch.float64))
     b[0] = torch.nan
     b[1] = torch.tensor([1.0, 0.0, 1.0])
-    found = conjugate_gradients(lambda v: v @ H, b, steps=4)
-    torch.testing.assert_close(found[1, 0], torch.tensor([1.0, 0.0, 1.0 / 3.0], dtype=torch.float64))
+    solution = conjugate_gradients(lambda v: v @ H, b, steps=4)
+    torch.testing.assert_close(solution[1, 0], torch.tensor([1.0, 0.0, 1.0 / 3.0], dtype=torch.float64))
 
 
 def test_a_lower_level_that_is_not_convex_is_a_failed_solve() -> None:
@@ -300,9 +300,7 @@ def test_weights_are_those_of_enumeration_and_cvxpy(u: float, scale: float) -> N
 
 
 def test_weights_in_the_limits() -> None:
-    """[4] u = 0 with uniform r is min-norm, two objectives have a closed form,
-    large u picks the largest r_s phi_s; [5].
-    """
+    """[4] [5] u = 0 with uniform r is min-norm; two objectives have a closed form; u picks the largest."""
     rng = np.random.default_rng(2)
     J = torch.from_numpy(rng.standard_normal((1, S, 9)))
     F = torch.from_numpy(rng.uniform(0.5, 2.0, (1, S)))
@@ -358,34 +356,14 @@ def test_wc_mhgd_follows_the_reference(
     quadratic: BilevelQuadratic, two: tuple[Runs, Tensor], method: str, warm: bool
 ) -> None:
     runs, x = two
-    oracle = Hypergradient(
-        quadratic,
-        runs,
-        inner_steps=8,
-        inner_step=0.4,
-        warm_start=warm,
-        method=method,
-        cg_steps=4,
-        neumann_steps=5,
-    )
+    options: dict[str, Any] = {"warm_start": warm, "method": method, "cg_steps": 4, "neumann_steps": 5}
+    oracle = Hypergradient(quadratic, runs, inner_steps=8, inner_step=0.4, **options)
     path, state, _ = trained(oracle, WCMHGD(trade_off=0.5), x, runs, 40)
     for run in range(len(runs)):
-        wanted = reference.wc_mhgd(
-            numpy_of(quadratic),
-            x[run].numpy(),
-            np.zeros(Q),
-            40,
-            8,
-            alpha=0.4,
-            beta=0.1,
-            r=runs.weights[run].numpy(),
-            u=0.5,
-            hypergradient=method,
-            N=4,
-            eta=0.5,
-            Q=5,
-            warm_start=warm,
-        )
+        start = (numpy_of(quadratic), x[run].numpy(), np.zeros(Q), 40, 8)
+        options = {"hypergradient": method, "N": 4, "eta": 0.5, "Q": 5, "warm_start": warm}
+        r = runs.weights[run].numpy()
+        wanted = reference.wc_mhgd(*start, alpha=0.4, beta=0.1, r=r, u=0.5, **options)
         np.testing.assert_allclose(path[:, run], wanted.x[: len(path)], rtol=1e-8, atol=1e-8)
     assert int(state["fail"].sum()) == 0
 
@@ -393,25 +371,16 @@ def test_wc_mhgd_follows_the_reference(
 def test_moml_is_min_norm_on_hypergradients(quadratic: BilevelQuadratic, two: tuple[Runs, Tensor]) -> None:
     """[12] Warm started it is Algorithm 4 to the last bit; the restarted one is the reference's."""
     runs, x = two
-    kept: dict[bool, Tensor] = {}
+    iterates: dict[bool, Tensor] = {}
     for warm in (True, False):
         oracle = Hypergradient(quadratic, runs, inner_steps=8, inner_step=0.4, warm_start=warm)
-        kept[warm] = trained(oracle, MGDA(step_size=0.1), x, runs, 40)[0]
-        wanted = reference.wc_mhgd(
-            numpy_of(quadratic),
-            x[0].numpy(),
-            np.zeros(Q),
-            40,
-            8,
-            alpha=0.4,
-            beta=0.1,
-            hypergradient="itd",
-            warm_start=warm,
-        )
-        np.testing.assert_allclose(kept[warm][:, 0], wanted.x[:41], rtol=1e-8, atol=1e-8)
+        iterates[warm] = trained(oracle, MGDA(step_size=0.1), x, runs, 40)[0]
+        start = (numpy_of(quadratic), x[0].numpy(), np.zeros(Q), 40, 8)
+        wanted = reference.wc_mhgd(*start, alpha=0.4, beta=0.1, hypergradient="itd", warm_start=warm)
+        np.testing.assert_allclose(iterates[warm][:, 0], wanted.x[:41], rtol=1e-8, atol=1e-8)
     again = Hypergradient(quadratic, runs, inner_steps=8, inner_step=0.4)
-    assert torch.equal(trained(again, MGDA(step_size=0.1), x, runs, 40)[0], kept[True])
-    assert not torch.allclose(kept[True], kept[False])
+    assert torch.equal(trained(again, MGDA(step_size=0.1), x, runs, 40)[0], iterates[True])
+    assert not torch.allclose(iterates[True], iterates[False])
 
 
 def test_preference_needs_the_trade_off(quadratic: BilevelQuadratic) -> None:
@@ -451,24 +420,12 @@ def test_forum_follows_the_reference(
     algorithm = FORUM(variant=variant, step_size=0.05)
     path, state, states = trained(oracle, algorithm, theta, runs, 20)
     assert int(state["fail"].sum()) == 0
-    wanted = [
-        reference.forum(
-            numpy_of(quadratic),
-            x[run].numpy(),
-            np.zeros(Q),
-            60,
-            8,
-            alpha=0.05,
-            beta=0.05,
-            variant=variant,
-            eps=0.0,
-        )
-        for run in range(len(x))
-    ]
+    starts = [(numpy_of(quadratic), row.numpy(), np.zeros(Q), 60, 8) for row in x]
+    wanted = [reference.forum(*start, alpha=0.05, beta=0.05, variant=variant, eps=0.0) for start in starts]
     for run in range(len(x)):
         np.testing.assert_allclose(path[:, run], wanted[run].w[:21], rtol=1e-6, atol=1e-7)
     w, lam = (
-        torch.from_numpy(np.stack(found, 1)) for found in ([a.w for a in wanted], [a.lambdas for a in wanted])
+        torch.from_numpy(np.stack(steps, 1)) for steps in ([a.w for a in wanted], [a.lambdas for a in wanted])
     )
     for k in range(60):
         known = {"lam": lam[k - 1] if k else states[0]["lam"], "nu": states[0]["nu"]}
@@ -482,9 +439,7 @@ def test_forum_follows_the_reference(
 def test_forum_lowers_the_gap_as_it_promises_and_is_mgda_without_one(
     quadratic: BilevelQuadratic, two: tuple[Runs, Tensor]
 ) -> None:
-    """[13] <grad q, dir> <= -rho |grad q|^2 where nu > 0;
-    a lower level that is constant leaves MGDA on (x, y).
-    """
+    """[13] <grad q, dir> <= -rho |grad q|^2 where nu > 0; a constant lower level leaves MGDA on (x, y)."""
     runs, x = two
     oracle = ValueGap(quadratic, runs, inner_steps=8, inner_step=0.05)
     theta = torch.cat([x, torch.randn(len(x), Q, generator=torch.Generator().manual_seed(1)).double()], dim=1)
@@ -506,10 +461,10 @@ def test_forum_lowers_the_gap_as_it_promises_and_is_mgda_without_one(
     lam = MGDA().weights(torch.ones(3, S), G[:, :S, :S], {}, 0)[0]
     G[:, S, S] = 1e-8
     for solve in (exact_weights, official_weights):
-        found = solve(
+        solution = solve(
             G, torch.full((3, S), 2.0, dtype=torch.float64), torch.full((3,), 2.0, dtype=torch.float64)
         )
-        torch.testing.assert_close(found.x, lam, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(solution.x, lam, rtol=1e-5, atol=1e-6)
 
 
 def test_forum_programs_against_enumeration() -> None:
@@ -535,10 +490,10 @@ def test_forum_programs_against_enumeration() -> None:
         G = every @ every.mT
         pi = rho - torch.from_numpy(J @ q / (q @ q))[None]
         for variant, solve in (("exact", exact_weights), ("official", official_weights)):
-            found = solve(G, pi, torch.tensor([rho], dtype=torch.float64))
+            solution = solve(G, pi, torch.tensor([rho], dtype=torch.float64))
             wanted = reference.forum_dual(J, q, rho, variant, 0.0)
             lam = np.asarray(wanted.z if hasattr(wanted, "z") else wanted)[:3]
-            assert not bool(found.failed.any())
+            assert not bool(solution.failed.any())
 
             def value(
                 lam: np.ndarray,
@@ -553,8 +508,8 @@ def test_forum_programs_against_enumeration() -> None:
                     np.square(lam @ J + nu * q).sum() - (2 if variant == "exact" else 1) * nu * rho * q @ q
                 )
 
-            assert value(found.x[0].numpy()) <= value(lam) + 1e-8 * (1 + abs(value(lam)))
-            kinks += variant == "official" and abs(float(pi[0].numpy() @ found.x[0].numpy())) < 1e-9
+            assert value(solution.x[0].numpy()) <= value(lam) + 1e-8 * (1 + abs(value(lam)))
+            kinks += variant == "official" and abs(float(pi[0].numpy() @ solution.x[0].numpy())) < 1e-9
     assert kinks > 0  # all three branches were taken
 
 
@@ -566,18 +521,8 @@ def test_moco_follows_the_reference(quadratic: BilevelQuadratic, two: tuple[Runs
     oracle = EMA(quadratic, runs, inner, decay=0.5, scale=0.5, offset=1.0)
     path, _, _ = trained(oracle, MoCo(weight_step=0.1, step_size=0.1), x, runs, 60)
     for run in range(2):
-        wanted = reference.moco(
-            numpy_of(quadratic),
-            x[run].numpy(),
-            np.zeros(Q),
-            60,
-            alpha=0.4,
-            beta=0.1,
-            eta=0.5,
-            Q=3,
-            b0=0.5,
-            gamma0=0.1,
-        )
+        start = (numpy_of(quadratic), x[run].numpy(), np.zeros(Q), 60)
+        wanted = reference.moco(*start, alpha=0.4, beta=0.1, eta=0.5, Q=3, b0=0.5, gamma0=0.1)
         np.testing.assert_allclose(path[:, run], wanted.x[:61], rtol=1e-8, atol=1e-8)
 
 
@@ -605,16 +550,16 @@ def cleaning() -> HyperCleaning:
 
 def plain_cleaning(problem: HyperCleaning, seed: int) -> reference.HyperCleaning:
     base = problem.images
-    own = problem.labels_of(seed)
+    split = problem.labels_of(seed)
 
     def pixels(index: Tensor) -> np.ndarray:
         x = base.train[index].double() / 255.0
         side = x.shape[-1] // problem.shrink
         return x.view(len(index), side, problem.shrink, side, problem.shrink).mean((2, 4)).flatten(1).numpy()
 
-    labels = base.train_labels[own.validation].numpy()
+    labels = base.train_labels[split.validation].numpy()
     return reference.HyperCleaning(
-        pixels(own.train), own.labels.numpy(), pixels(own.validation), labels, 10, problem.reg
+        pixels(split.train), split.labels.numpy(), pixels(split.validation), labels, 10, problem.reg
     )
 
 
@@ -624,9 +569,7 @@ def matrices(y: Tensor, d: int) -> np.ndarray:
 
 
 def test_cleaning_agrees_with_the_reference(cleaning: HyperCleaning) -> None:
-    """[14] Values, gradients, Hessian products and cross products, for two seeds in one batch,
-    full and on a batch.
-    """
+    """[14] Values, gradients, Hessian and cross products, for two seeds in one batch, full and sampled."""
     runs = runs_of([0.2, 0.3, 0.5], [0.5, 0.3, 0.2], seeds=(0, 4))
     bound = cleaning.bind(runs)
     d = cleaning.pixels
@@ -685,9 +628,7 @@ def test_cleaning_series_on_batches_is_the_reference(cleaning: HyperCleaning) ->
 
 @pytest.mark.parametrize("chosen", [[0, 1, 2, 3, 4, 5], [1, 0, 3, 4], [4, 1, 5], [0, 1, 2, 5, 4]])
 def test_cleaning_runs_may_lie_in_any_order(cleaning: HyperCleaning, chosen: list[int]) -> None:
-    """Runs of a seed at equal distances are read by slices, others by indices:
-    the rows are those of each run alone.
-    """
+    """Runs of a seed are read by slices or by indices: the rows are those of each run alone."""
     runs = runs_of([0.2, 0.3, 0.5], [0.5, 0.3, 0.2], [0.1, 0.1, 0.8], seeds=(0, 4))
     options: dict[str, Any] = {"inner_steps": 4, "lower_batch": 15, "method": "neumann", "neumann_batch": 5}
     x = torch.randn(6, 40, generator=torch.Generator().manual_seed(5)).double()
@@ -695,26 +636,24 @@ def test_cleaning_runs_may_lie_in_any_order(cleaning: HyperCleaning, chosen: lis
     rows = oracle.at(x[chosen], oracle.init(x[chosen]), 0).jacobian()
     for k, r in enumerate(chosen):
         alone = Hypergradient(cleaning, runs.take([r]), **options)
-        own = alone.at(x[r : r + 1], alone.init(x[r : r + 1]), 0).jacobian()
-        torch.testing.assert_close(rows[k], own[0], rtol=1e-10, atol=1e-15)
+        alone_rows = alone.at(x[r : r + 1], alone.init(x[r : r + 1]), 0).jacobian()
+        torch.testing.assert_close(rows[k], alone_rows[0], rtol=1e-10, atol=1e-15)
 
 
 def test_labels_are_wrong_where_they_should_be() -> None:
-    """[14] lambda = 0 gives all weights 1/2; shares within 3 sigma; a wrong label differs;
-    nested masks grow.
-    """
+    """[14] lambda = 0 gives weights 1/2; shares lie within 3 sigma; wrong labels differ; masks are nested."""
     problem = HyperCleaning(train_size=1000, validation_size=400, shrink=7)
     assert float(torch.sigmoid(problem.initial(runs_of(UNIFORM))).min()) == 0.5
-    own = problem.labels_of(0)
-    truth = problem.images.train_labels[own.train]
+    split = problem.labels_of(0)
+    truth = problem.images.train_labels[split.train]
     for s, p in enumerate(problem.rates):
-        share = float(own.wrong[s].double().mean())
+        share = float(split.wrong[s].double().mean())
         assert abs(share - p) <= 3 * (p * (1 - p) / 1000) ** 0.5
-        assert bool(((own.labels[s] != truth) == own.wrong[s].bool()).all())
-    assert not set(own.train.tolist()) & set(own.validation.tolist())
+        assert bool(((split.labels[s] != truth) == split.wrong[s].bool()).all())
+    assert not set(split.train.tolist()) & set(split.validation.tolist())
     nested = HyperCleaning(train_size=1000, validation_size=400, shrink=7, masks="nested").labels_of(0).wrong
     assert bool((nested[:-1] <= nested[1:]).all())
-    assert own.digest != problem.labels_of(1).digest
+    assert split.digest != problem.labels_of(1).digest
 
 
 def test_cleaning_columns_and_newton(cleaning: HyperCleaning) -> None:
@@ -764,15 +703,15 @@ def test_a_lower_level_that_is_not_solved_is_said_and_nothing_else_is_lost(
 
 def test_the_example_of_contributing_is_a_problem() -> None:
     text = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text()
-    found = re.search(
+    match = re.search(
         r"```python\n(@dataclass\(frozen=True, kw_only=True\)\nclass Ridge.*?)```", text, re.DOTALL
     )
-    assert found is not None
+    assert match is not None
     rng = torch.Generator().manual_seed(0)
     A = torch.randn(3, 5, 4, generator=rng).double()
     b = torch.randn(3, 5, generator=rng).double()
     names: dict[str, Any] = {"dataclass": dataclass, "Bilevel": Bilevel, "torch": torch, "A": A, "b": b}
-    exec(found.group(1), names)
+    exec(match.group(1), names)
     problem = names["Ridge"]()
     runs = runs_of([0.6, 0.2, 0.2], seeds=(0, 1))
     x = problem.initial(runs)

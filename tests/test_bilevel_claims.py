@@ -1,6 +1,4 @@
-"""Criteria of the bilevel paper's claims: that they can fail, and what they say of flat effects,
-two readings and rates.
-"""
+"""Criteria of the bilevel paper's claims can fail; flat effects, two readings and rates are judged."""
 
 from __future__ import annotations
 
@@ -93,29 +91,20 @@ def test_two_readings() -> None:
 # few-shot: accuracies at their ceiling are no evidence
 
 
-def rows_of(own: float, others: float, seeds: int = 3, step: float = 0.0, preferred: float = 0.8) -> Any:
+def rows_of(main: float, others: float, seeds: int = 3, step: float = 0.0, preferred: float = 0.8) -> Any:
     """Rows of one job: each of five preferences, the preferred task's accuracy and that of the others."""
     weights = np.full((S, S), (1 - preferred) / (S - 1))
     np.fill_diagonal(weights, preferred)
     lines = []
     for task in range(S):
         for seed in range(seeds):
-            line: dict[str, Any] = {
-                "run": len(lines),
-                "step": 1,
-                "seed": seed,
-                "output": "last",
-                "status": "done",
-            }
+            line: dict[str, Any] = {"run": len(lines), "seed": seed}
             for s in range(S):
-                value = (own if s == task else others) + step * seed
-                line |= {
-                    f"train_accuracy_{s + 1}": value,
-                    f"test_accuracy_{s + 1}": value,
-                    f"f_{s + 1}": 2 - value / 100,
-                }
+                value = (main if s == task else others) + step * seed
+                line |= {f"train_accuracy_{s + 1}": value, f"test_accuracy_{s + 1}": value}
+                line[f"f_{s + 1}"] = 2 - value / 100
             lines.append(line | {f"preference_{s + 1}": weights[task, s] for s in range(S)})
-    table = pd.DataFrame(lines)
+    table = pd.DataFrame(lines).assign(step=1, output="last", status="done")
     return SimpleNamespace(
         precision="fp32",
         final=table.drop(columns="step"),
@@ -129,86 +118,82 @@ def rows_of(own: float, others: float, seeds: int = 3, step: float = 0.0, prefer
     )
 
 
+@pytest.fixture(autouse=True)
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
+
+
 def claims_of(id: str, jobs: dict[str, Any]) -> dict[str, Any]:
     a = Artifact(id, id, "paper", jobs, paper=PAPERS)
     registered(id)(a)
     return {c.id: c for c in a.claims}
 
 
-def test_accuracies_at_their_ceiling_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At 100 % everywhere nothing is best of all, further, or larger; before,
-    all of it passed on 100.0 = 100.0.
-    """
-    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
+def test_accuracies_at_their_ceiling_decide_nothing() -> None:
+    """At 100 % everywhere nothing is best of all, further, or larger; 100.0 = 100.0 is no lead."""
     flat = rows_of(100.0, 100.0)
-    found = claims_of("mobl/fig1", {"pref": flat, "extreme": flat})
+    claims = claims_of("mobl/fig1", {"pref": flat, "extreme": flat})
     assert {
-        id: found[id].verdict for id in ("preferred-training", "extreme-training", "loss", "covered")
+        id: claims[id].verdict for id in ("preferred-training", "extreme-training", "loss", "covered")
     } == {
         "preferred-training": "inconclusive",
         "extreme-training": "inconclusive",
         "loss": "check failed",
         "covered": "inconclusive",
     }
-    assert all("Saturated" in found[id].reason for id in ("preferred-training", "covered"))
-    found = claims_of("mobl/fig5", {"pref": flat})
+    assert all("Saturated" in claims[id].reason for id in ("preferred-training", "covered"))
+    claims = claims_of("mobl/fig5", {"pref": flat})
     # nearly the highest, but there is nothing to see
-    assert found["nearly-best-training"].verdict == "partial"
-    assert "shows nothing" in found["nearly-best-training"].reason
+    assert claims["nearly-best-training"].verdict == "partial"
+    assert "shows nothing" in claims["nearly-best-training"].reason
 
 
-def test_preferences_that_work_are_reproduced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
+def test_preferences_that_work_are_reproduced() -> None:
     clear = rows_of(90.0, 70.0, step=0.5)
     further = rows_of(92.0, 40.0, step=0.5, preferred=0.96)
-    found = claims_of("mobl/fig1", {"pref": clear, "extreme": further})
-    assert found.pop("balanced").verdict == "check failed"  # these losses are not in the preferences' ratio
-    assert {c.verdict for c in found.values()} <= {"reproduced", "check passed"}
-    assert all(c.reason == "" for c in found.values())
+    claims = claims_of("mobl/fig1", {"pref": clear, "extreme": further})
+    assert claims.pop("balanced").verdict == "check failed"  # these losses are not in the preferences' ratio
+    assert {c.verdict for c in claims.values()} <= {"reproduced", "check passed"}
+    assert all(c.reason == "" for c in claims.values())
     assert claims_of("mobl/fig5", {"pref": clear})["nearly-best-test"].verdict == "reproduced"
     # the other way round the trend becomes less pronounced
-    found = claims_of("mobl/fig1", {"pref": further, "extreme": clear})
-    assert found["extreme-test"].verdict == "not reproduced"
+    claims = claims_of("mobl/fig1", {"pref": further, "extreme": clear})
+    assert claims["extreme-test"].verdict == "not reproduced"
 
 
-def test_losses_in_the_inverse_ratio_of_the_preferences_are_balanced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
+def test_losses_in_the_inverse_ratio_of_the_preferences_are_balanced() -> None:
     jobs = {"pref": rows_of(90.0, 70.0), "extreme": rows_of(90.0, 70.0, preferred=0.96)}
     for job in jobs.values():
         for s in range(S):
             job.history[f"f_{s + 1}"] = 1e-3 / job.weights[job.history["run"], s]
     assert claims_of("mobl/fig1", jobs)["balanced"].verdict == "check passed"
     jobs["extreme"].history.loc[0, "f_1"] *= 1.02
-    found = claims_of("mobl/fig1", jobs)["balanced"]
-    assert found.verdict == "check failed"
-    assert "r = .96: 2.00 %" in found.measured
+    claim = claims_of("mobl/fig1", jobs)["balanced"]
+    assert claim.verdict == "check failed"
+    assert "r = .96: 2.00 %" in claim.measured
 
 
-def test_a_lead_that_the_ceiling_ends_is_found_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
+def test_a_lead_that_the_ceiling_ends_is_found_before_it() -> None:
     job = rows_of(100.0, 100.0)
     starts = [rows_of(40.0, 40.0).history.assign(step=0), rows_of(100.0, 78.0).history.assign(step=7)]
     job.history = pd.concat([*starts, job.history.assign(step=50)])
-    found = claims_of("mobl/fig5", {"pref": job})
-    assert found["nearly-best-training"].verdict == "partial"
-    assert "lead at step 7: +22.0 pp" in found["early-training"].measured
-    assert found["early-training"].verdict == "check passed"
+    claims = claims_of("mobl/fig5", {"pref": job})
+    assert claims["nearly-best-training"].verdict == "partial"
+    assert "lead at step 7: +22.0 pp" in claims["early-training"].measured
+    assert claims["early-training"].verdict == "check passed"
     job.history = rows_of(40.0, 30.0).history
-    found = claims_of("mobl/fig5", {"pref": job})
-    assert found["early-training"].verdict == "inconclusive"
-    assert "No step has a mean training accuracy of 80 %" in found["early-training"].reason
+    claims = claims_of("mobl/fig5", {"pref": job})
+    assert claims["early-training"].verdict == "inconclusive"
+    assert "No step has a mean training accuracy of 80 %" in claims["early-training"].reason
 
 
-def test_without_80_percent_the_last_step_of_images_drawn_anew_is_judged(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
+def test_without_80_percent_the_last_step_of_images_drawn_anew_is_judged() -> None:
     job = rows_of(70.0, 60.0)
     job.history = pd.concat([rows_of(40.0, 50.0).history.assign(step=0), job.history.assign(step=9)])
-    found = claims_of("mobl/readings", {"query_5": job, "anew": job})
-    assert found["query_5"].verdict == "inconclusive"
-    assert found["anew"].verdict == "check passed"
-    assert "lead at step 9: training +10.0 pp" in found["anew"].measured
+    claims = claims_of("mobl/readings", {"query_5": job, "anew": job})
+    assert claims["query_5"].verdict == "inconclusive"
+    assert claims["anew"].verdict == "check passed"
+    assert "lead at step 9: training +10.0 pp" in claims["anew"].measured
     reached = rows_of(100.0, 80.0).history
     job.history = pd.concat([reached.assign(step=5), job.history])
     assert "lead at step 5" in claims_of("mobl/readings", {"anew": job})["anew"].measured
@@ -223,14 +208,13 @@ def test_figure_4_is_drawn_without_the_trade_off(monkeypatch: pytest.MonkeyPatch
         job.history["train_accuracy"] = 80.0
     for name, D in (("d8", 8), ("d16", 16)):
         jobs[name].config = {**jobs[name].config, "oracle": {"inner_steps": D}}
-    found = claims_of("mobl/fig4", jobs)
-    assert "inner-steps" in found
-    assert "trade-off" not in found
+    claims = claims_of("mobl/fig4", jobs)
+    assert "inner-steps" in claims
+    assert "trade-off" not in claims
     assert [ax.get_title()[:3] for ax in panels] == ["(a)", "(c)"]
 
 
-def test_figure_2_is_drawn_without_the_exact_dual(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
+def test_figure_2_is_drawn_without_the_exact_dual() -> None:
     jobs = {name: rows_of(90.0, 70.0, step=0.5) for name in ("pref", "extreme", "moml", "forum")}
     some = claims_of("mobl/fig2", jobs)
     every = claims_of("mobl/fig2", {**jobs, "forum_exact": rows_of(80.0, 70.0)})
@@ -238,15 +222,14 @@ def test_figure_2_is_drawn_without_the_exact_dual(monkeypatch: pytest.MonkeyPatc
     assert len(some) == 4
 
 
-def test_stand_ins_decide_nothing_in_either_direction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
-    for own in (100.0, 70.0):
-        job = rows_of(own, 70.0)
+def test_stand_ins_decide_nothing_in_either_direction() -> None:
+    for accuracy in (100.0, 70.0):
+        job = rows_of(accuracy, 70.0)
         job.data = job.meta["data"] = "digits"
-        found = claims_of("mobl/fig5", {"pref": job})
-        claims = {id: c.verdict for id, c in found.items() if not id.startswith("early-")}  # checks of ours
+        judged = claims_of("mobl/fig5", {"pref": job})
+        claims = {id: c.verdict for id, c in judged.items() if not id.startswith("early-")}  # checks of ours
         assert set(claims.values()) == {"inconclusive"}
-        assert "measured on digits" in found["nearly-best-training"].reason
+        assert "measured on digits" in judged["nearly-best-training"].reason
 
 
 def test_a_winner_that_carries_over_from_training_to_test() -> None:
@@ -284,9 +267,7 @@ def test_slopes() -> None:
 
 
 def test_exact_squares_are_those_of_the_directions() -> None:
-    """|sum_s r_s lambda_s grad phi_s(x_k)|^2 from columns is that of the exact hypergradients at each
-    step.
-    """
+    """|sum_s r_s lambda_s grad phi_s(x_k)|^2 from columns is that of the exact hypergradients."""
     problem = BilevelQuadratic(gram=True)
     runs = Runs.product(torch.tensor([[0.4, 0.15, 0.15, 0.15, 0.15]], dtype=torch.float64), (0, 1))
     x = problem.initial(runs)
@@ -310,11 +291,11 @@ def test_exact_squares_are_those_of_the_directions() -> None:
     job: Any = SimpleNamespace(
         history=pd.DataFrame(lines), weights=runs.weights.numpy(), folder=SimpleNamespace(key="quadratic")
     )
-    found = quadratic.exact_squares(job)
-    assert found.shape == (5, 2)
+    squares = quadratic.exact_squares(job)
+    assert squares.shape == (5, 2)
     for k in range(5):
         direction = torch.einsum("rs,rsp->rp", runs.weights * weights[k + 1], points[k])
-        np.testing.assert_allclose(found[k], direction.square().sum(1))
+        np.testing.assert_allclose(squares[k], direction.square().sum(1))
     job.history = job.history[job.history["step"] != 3]
     with pytest.raises(ValueError, match="not every step"):
         quadratic.exact_squares(job)
@@ -359,7 +340,7 @@ def test_terms_of_the_lower_level_have_the_mean_of_the_whole() -> None:
 
 
 def test_the_gram_matrix_times_a_factor_is_u_over_it() -> None:
-    """What the second reading rests on: c^2 times the Gram matrix gives the weights of u / c^2."""
+    """The second reading rests on this: c^2 times the Gram matrix gives the weights of u / c^2."""
     rng = torch.Generator().manual_seed(1)
     J = torch.randn(4, S, 7, generator=rng).double()
     F = torch.rand(4, S, generator=rng).double() + 0.5

@@ -57,7 +57,7 @@ def raw(files: Files) -> bytes:
 
 
 def checked(raw: bytes) -> Files:
-    """What `mobench verify` does before it runs anything."""
+    """The check that `mobench verify` makes before it runs anything."""
     files = archive.unpacked(raw)
     integrity.check(files)
     return files
@@ -65,8 +65,8 @@ def checked(raw: bytes) -> Files:
 
 def remade(files: Files, **changed: bytes) -> bytes:
     """A bundle of changed files whose manifest fits them, as a forger would make it."""
-    own = {name: data for name, data in files.items() if name != archive.MANIFEST} | changed
-    return archive.packed(own)
+    contents = {name: data for name, data in files.items() if name != archive.MANIFEST} | changed
+    return archive.packed(contents)
 
 
 # --- what it holds ------------------------------------------------------------------------------------------
@@ -91,8 +91,8 @@ def test_claims_fit_the_schema_and_lead_to_rows(files: Files) -> None:
         assert len(pd.read_csv(io.BytesIO(files[job["rows"]]))) == job["count"]
         assert yaml.safe_load(files[job["configuration"]])["seeds"] == job["seeds"]
         (said,) = job["commands"]
-        (named,) = job["names"]
-        assert said == f"mobench +experiment={ID} scale=smoke 'artifact.only=[{named['name']}]'"
+        (run,) = job["names"]
+        assert said == f"mobench +experiment={ID} scale=smoke 'artifact.only=[{run['name']}]'"
     del document["claims"][0]["jobs"]
     with pytest.raises(jsonschema.ValidationError, match="jobs"):
         jsonschema.validate(document, schema)
@@ -212,20 +212,9 @@ STRANGE: tuple[tuple[str, int, str], ...] = (
     *(
         (name, archive.MODE, NAMES)
         for name in (
-            "../evil.json",
-            "runs/../../evil.json",
-            "..\\evil.json",
-            "/etc/evil.json",
-            "C:/evil.json",
-            "\\\\host\\evil.json",
-            "runs/evil.json",
-            "evil.pkl",
-            "evil.pt",
-            "runs/evil",
-            ".hidden.json",
-            "runs//evil.json",
-            "ev\nil.json",
-            "évil.json",
+            *("../evil.json", "runs/../../evil.json", "..\\evil.json", "/etc/evil.json", "C:/evil.json"),
+            *("\\\\host\\evil.json", "runs/evil.json", "evil.pkl", "evil.pt", "runs/evil"),
+            *(".hidden.json", "runs//evil.json", "ev\nil.json", "évil.json"),
         )
     ),
     ("link.json", LINK, "was added"),
@@ -462,30 +451,20 @@ def test_a_changed_configuration_is_another_job(files: Files, tmp_path: Path) ->
     config["algorithm"]["step_size"] *= 2
     changed = {**files, f"runs/{key}/config.yaml": yaml.safe_dump(config).encode()}
     said: list[str] = []
-    (found,) = verify.rerun(changed, {key: [0]}, "data", said.append)
-    assert found.outcome == verify.NOT_RUN
-    assert "config.yaml is the configuration of vlmop2-ferero-" in found.words
+    (result,) = verify.rerun(changed, {key: [0]}, "data", said.append)
+    assert result.outcome == verify.NOT_RUN
+    assert "config.yaml is the configuration of vlmop2-ferero-" in result.words
 
 
-def frame_of(values: np.ndarray, preference: float = 0.5) -> pd.DataFrame:
-    n = len(values)
-    return pd.DataFrame(
-        {
-            "run": range(n),
-            "seed": range(n),
-            "output": "last",
-            "preference_1": preference,
-            "f_1": values,
-            "seconds": 1.0,
-            "kkt_residual_max": 1e-17,
-            "status": "done",
-        }
-    )
+def frame_of(values: np.ndarray) -> pd.DataFrame:
+    frame = pd.DataFrame({"run": range(len(values)), "seed": range(len(values)), "output": "last"})
+    frame = frame.assign(preference_1=0.5, f_1=values, seconds=1.0)
+    return frame.assign(kkt_residual_max=1e-17, status="done")
 
 
 def outcome(recorded: pd.DataFrame, again: pd.DataFrame, row: int = 0) -> str:
-    (found,) = verify.compared("job", recorded, again, [row], float(np.finfo(float).eps))
-    return found.outcome
+    (result,) = verify.compared("job", recorded, again, [row], float(np.finfo(float).eps))
+    return result.outcome
 
 
 def test_the_three_outcomes() -> None:

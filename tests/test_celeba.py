@@ -1,6 +1,4 @@
-"""Attributes of pictures: the official layout of CelebA, made small, the generated stand-in,
-both networks and whole jobs.
-"""
+"""Attributes of pictures: CelebA's layout made small, the stand-in, both networks and whole jobs."""
 
 from __future__ import annotations
 
@@ -88,7 +86,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def again() -> None:
-    """What a new process would see."""
+    """The data as a new process would load them."""
     source._lists.cache_clear()
     source._faces.cache_clear()
 
@@ -101,7 +99,7 @@ def test_a_folder_in_the_official_layout(folder: Path) -> None:
     before = sorted(path.stat().st_mtime_ns for path in folder.rglob("*"))
     with torch.inference_mode():
         data = faces("celeba", folder)
-        shown = {split: data.pictures(split) for split in ("train", "test")}
+        pictures = {split: data.pictures(split) for split in ("train", "test")}
     assert (data.name, data.embedded, data.side) == ("celeba", False, 64)
     assert data.label == "CelebA, 64 x 64, 12 of 202,599 images"
     assert data.attributes == ATTRIBUTES
@@ -110,9 +108,9 @@ def test_a_folder_in_the_official_layout(folder: Path) -> None:
         index = [k for k, p in enumerate(PARTS) if p == part]
         labels = data.train_labels if split == "train" else data.test_labels
         np.testing.assert_array_equal(labels.numpy(), (table[index] + 1) // 2)
-        assert shown[split].shape == (len(index), 3, 64, 64)
-        assert not shown[split].is_inference()
-        for row, k in zip(shown[split].numpy(), index, strict=True):
+        assert pictures[split].shape == (len(index), 3, 64, 64)
+        assert not pictures[split].is_inference()
+        for row, k in zip(pictures[split].numpy(), index, strict=True):
             with Image.open(io.BytesIO(jpeg(picture(k)))) as image:
                 square = np.asarray(image)[20:198]
             wanted = Image.fromarray(square).resize((64, 64), Image.Resampling.BILINEAR)
@@ -144,9 +142,9 @@ def test_limits_take_the_first_and_need_no_others(folder: Path) -> None:
 def test_decoded_pictures_are_kept_elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = faces("celeba", folder)
     digest = first.digest
-    shown = first.pictures("train").clone()
-    kept = sorted(path.suffix for path in (folder.parent / "cache").iterdir())
-    assert kept == [".json", ".json", ".npy", ".npy"]
+    pictures = first.pictures("train").clone()
+    suffixes = sorted(path.suffix for path in (folder.parent / "cache").iterdir())
+    assert suffixes == [".json", ".json", ".npy", ".npy"]
     calls: list[Path] = []
     decode = source._picture
 
@@ -162,12 +160,12 @@ def test_decoded_pictures_are_kept_elsewhere(folder: Path, monkeypatch: pytest.M
         data = faces("celeba", folder)
         return data.digest, data.pictures("train")
 
-    found, array = second()
-    assert (calls, found) == ([], digest)
-    assert torch.equal(array, shown)
+    digest_again, array = second()
+    assert (calls, digest_again) == ([], digest)
+    assert torch.equal(array, pictures)
     array[0] = 0  # a copy in memory: the cache does not change
-    found, array = second()
-    assert torch.equal(array, shown)
+    digest_again, array = second()
+    assert torch.equal(array, pictures)
     # a cache that is cut short is made anew; so is one of other images
     for path in (folder.parent / "cache").glob("*.npy"):
         path.write_bytes(path.read_bytes()[:-1])
@@ -179,10 +177,10 @@ def test_decoded_pictures_are_kept_elsewhere(folder: Path, monkeypatch: pytest.M
         path.write_text("{")
     assert (second()[0], len(calls)) == (digest, 10)
     (folder / "celeba" / "img_align_celeba" / "000002.jpg").write_bytes(jpeg(picture(50)))
-    found, array = second()
-    assert found != digest
+    digest_again, array = second()
+    assert digest_again != digest
     assert len(calls) == 7  # the training part
-    assert not torch.equal(array[1], shown[1])
+    assert not torch.equal(array[1], pictures[1])
     assert not list((folder.parent / "cache").glob(".*"))
 
 
@@ -225,12 +223,10 @@ IMAGES = "img_align_celeba"
 BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no list": (lambda r: (r / "celeba" / LIST).unlink(), f"data=celeba needs {LIST} in .*non-commercial"),
     "no count": (
-        edit(LIST, lambda x: x[1:]),
-        f"{LIST}, line 1: found '5_o_Clock.*expected the number of images",
+        edit(LIST, lambda x: x[1:]), f"{LIST}, line 1: found '5_o_Clock.*expected the number of images",
     ),
     "other names": (
-        edit(LIST, swap(1, "Bald", "Bold")),
-        "line 2: found 40 names.*name 5 is 'Bold' instead of 'Bald'",
+        edit(LIST, swap(1, "Bald", "Bold")), "line 2: found 40 names.*name 5 is 'Bold' instead of 'Bald'",
     ),
     "a short row": (
         edit(LIST, lambda x: [*x[:4], x[4][:-2], *x[5:]]),
@@ -243,18 +239,16 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
         f"{PARTITION}, line 3: found '000003.jpg 3', but expected FILE",
     ),
     "unknown image": (
-        edit(PARTITION, swap(2, "000003", "000099")),
-        "line 3: '000099.jpg' is not in list_attr",
+        edit(PARTITION, swap(2, "000003", "000099")), "line 3: '000099.jpg' is not in list_attr",
     ),
     "image without part": (
-        edit(PARTITION, lambda x: x[:-1]),
-        "lacks 1 images of list_attr.*the first being 000012.jpg",
+        edit(PARTITION, lambda x: x[:-1]), "lacks 1 images of list_attr.*the first being 000012.jpg",
     ),
     "image lost": (
         lambda r: (r / "celeba" / IMAGES / "000002.jpg").unlink(),
         "lacks 1 of the 10 requested images.*000002.jpg",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", list(BROKEN))
@@ -305,9 +299,9 @@ def test_the_stand_in() -> None:
     away = np.corrcoef(labels.T.numpy()) - np.eye(40)
     assert 0.05 < np.abs(away).mean() < 0.3
     assert 0.3 < np.abs(away).max() < 0.9
-    shown = data.pictures("train").double()
-    assert 100 < shown.mean() < 150
-    assert shown.std() > 30
+    pictures = data.pictures("train").double()
+    assert 100 < pictures.mean() < 150
+    assert pictures.std() > 30
     few = faces("celeba_synth", "", 10, 5)
     assert torch.equal(few.pictures("train"), data.pictures("train")[:10])
     assert torch.equal(few.test_labels, data.test_labels[:5])
@@ -329,13 +323,13 @@ def tiny(**options: Any) -> FaceAttributes:
 
 def data_of(p: FaceAttributes, split: str = "train") -> tuple[Tensor, Tensor]:
     """Inputs in [-1, 1] and labels."""
-    found = p.faces
-    labels = found.train_labels if split == "train" else found.test_labels
-    return found.pictures(split).double() / 127.5 - 1.0, labels[:, p.chosen].double()
+    faces = p.faces
+    labels = faces.train_labels if split == "train" else faces.test_labels
+    return faces.pictures(split).double() / 127.5 - 1.0, labels[:, p.chosen].double()
 
 
 def scores(p: FaceAttributes, theta: Tensor, x: Tensor) -> Tensor:
-    """Of one network, by PyTorch's modules or the network of the project."""
+    """Scores of one network, by PyTorch's modules or the network of the project."""
     if p.model == "resnet18":
         return resnet("resnet18", 3, 16, p.n_objectives).logits(theta.unsqueeze(0), x.unsqueeze(0), "loop")[0]
     net = nn.Sequential(
@@ -343,10 +337,10 @@ def scores(p: FaceAttributes, theta: Tensor, x: Tensor) -> Tensor:
     ).double()
     sizes = [a.numel() for a in net.parameters()]
     parts = zip(net.parameters(), theta.split(sizes), strict=True)
-    named = dict(
+    parameters = dict(
         zip([n for n, _ in net.named_parameters()], [part.view_as(a) for a, part in parts], strict=True)
     )
-    return torch.func.functional_call(net, named, (x,))
+    return torch.func.functional_call(net, parameters, (x,))
 
 
 def by_hand(p: FaceAttributes, theta: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -444,21 +438,17 @@ def test_losses_and_rows_are_those_of_single_networks(kind: str, model: str) -> 
 @pytest.mark.usefixtures("thin")
 def test_executions_and_fewer_networks_at_once_give_the_same() -> None:
     runs = runs_of(2, 2)
-    asked = []
-    for options in (
-        {},
-        {"execution": "grouped"},
-        {"max_batch_runs": 1},
-        {"execution": "grouped", "max_batch_runs": 1},
-    ):
+    answers = []
+    grouped, one = {"execution": "grouped"}, {"max_batch_runs": 1}
+    for options in ({}, grouped, one, grouped | one):
         p = tiny(model="resnet18", attributes=[4, 1], train_size=12, test_size=6, **options)
         assert p.strategy(torch.device("cpu")) == options.get("execution", "loop")
         point = Epochs(p, runs, 4).at(p.initial(runs), {}, 1)
         columns = p.columns(point.x, point.values())
-        asked.append((point.values(), point.vjp(runs.weights), torch.stack(list(columns.values()))))
-    for other in asked[1:]:
-        for found, wanted in zip(other, asked[0], strict=True):
-            torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-11)
+        answers.append((point.values(), point.vjp(runs.weights), torch.stack(list(columns.values()))))
+    for other in answers[1:]:
+        for value, wanted in zip(other, answers[0], strict=True):
+            torch.testing.assert_close(value, wanted, rtol=1e-8, atol=1e-11)
     small = tiny(max_batch_runs=1)
     theta = small.initial(runs_of(40, 2))
     torch.testing.assert_close(small.columns(theta, theta), tiny().columns(theta, theta))
@@ -486,13 +476,8 @@ def test_columns_and_values_over_whole_parts(model: str, monkeypatch: pytest.Mon
     theta = p.initial(runs_of(3, 2))
     values = p.values(theta)
     columns = p.columns(theta, values)
-    assert list(columns) == [
-        "test_loss_mean",
-        "test_error_mean",
-        "test_error_1",
-        "test_error_2",
-        "test_error_3",
-    ]
+    errors = [f"test_error_{m}" for m in (1, 2, 3)]
+    assert list(columns) == ["test_loss_mean", "test_error_mean", *errors]
     assert p.values(theta) is values  # the same tensor is not evaluated again
     for r in range(2):
         for split in ("train", "test"):
@@ -504,8 +489,8 @@ def test_columns_and_values_over_whole_parts(model: str, monkeypatch: pytest.Mon
                 continue
             torch.testing.assert_close(columns["test_loss_mean"][r], loss.mean(), rtol=1e-10, atol=0)
             wrong = ((z > 0).double() != y).double().mean(0)
-            found = torch.stack([columns[f"test_error_{m}"][r] for m in (1, 2, 3)])
-            torch.testing.assert_close(found, wrong, rtol=1e-14, atol=0)
+            errors = torch.stack([columns[f"test_error_{m}"][r] for m in (1, 2, 3)])
+            torch.testing.assert_close(errors, wrong, rtol=1e-14, atol=0)
             torch.testing.assert_close(columns["test_error_mean"][r], wrong.mean(), rtol=1e-14, atol=0)
 
 

@@ -1,6 +1,4 @@
-"""Each kind of check: holds, fails, at its boundary, of NaN;
-it writes its own measured values and tolerance.
-"""
+"""Each kind of check holds, fails, at its boundary and of NaN, and writes its values and tolerance."""
 
 from __future__ import annotations
 
@@ -59,21 +57,15 @@ OPEN = Judged(None, "o", "w").provided(False, "Too few.")
         (AtMost({"a": 1.0, "b": 3.0}, 2.0, of="V"), False, "V: a 1, b 3", "V <= 2, each"),
         (AtMost(0.5, 1.0, of="end, u = 0"), True, "end, u = 0: 0.5", "end, u = 0 <= 1"),
         (
-            AtMost({"a": 1.0, "b": 3.0}, 2.0, partial=True),
-            "partial",
-            "a 1, b 3",
+            AtMost({"a": 1.0, "b": 3.0}, 2.0, partial=True), "partial", "a 1, b 3",
             "<= 2, each (partial: some)",
         ),
         (
-            AtMost({"a": 1.0, "b": 3.0}, {"a": 1.0, "b": 3.5}),
-            True,
-            "a 1 (<= 1), b 3 (<= 3.5)",
+            AtMost({"a": 1.0, "b": 3.0}, {"a": 1.0, "b": 3.5}), True, "a 1 (<= 1), b 3 (<= 3.5)",
             "<= its own bound, each",
         ),
         (
-            AtMost(1.0, 2.0, of="V", than="the best baseline's"),
-            True,
-            "V = 1; the best baseline's 2",
+            AtMost(1.0, 2.0, of="V", than="the best baseline's"), True, "V = 1; the best baseline's 2",
             "V <= the best baseline's",
         ),
         (AtMost({}, 2.0), False, "", "<= 2"),
@@ -85,9 +77,7 @@ OPEN = Judged(None, "o", "w").provided(False, "Too few.")
         (Above(CLEAR, 0.9, of="x"), True, "x = 1 (95 % interval ± 0.25)", "x > 0.9"),
         (Within(1.5, 1.0, 0.5, of="x"), True, "x = 1.5 (exact 1)", "|x - exact| <= 0.5"),
         (
-            Within(1.6, 1.0, 0.5, to="printed", unit=" %"),
-            False,
-            "1.6 % (printed 1 %)",
+            Within(1.6, 1.0, 0.5, to="printed", unit=" %"), False, "1.6 % (printed 1 %)",
             "|measured - printed| <= 0.5 %",
         ),
         (Within(NAN, 1.0, 0.5), False, "nan (exact 1)", "|measured - exact| <= 0.5"),
@@ -95,9 +85,7 @@ OPEN = Judged(None, "o", "w").provided(False, "Too few.")
         (Inside(2.1, 1.0, 2.0), False, "2.1", "in [1, 2]"),
         (Inside(NAN, 1.0, 2.0), False, "nan", "in [1, 2]"),
         (
-            SurelyAbove(CLEAR, of="gain"),
-            True,
-            "gain: +1 (95 % interval ± 0.25)",
+            SurelyAbove(CLEAR, of="gain"), True, "gain: +1 (95 % interval ± 0.25)",
             "95 % interval over seeds above 0",
         ),
         (SurelyAbove(CLEAR, 0.8), False, "+1 (95 % interval ± 0.25)", "95 % interval over seeds above 0.8"),
@@ -110,17 +98,13 @@ OPEN = Judged(None, "o", "w").provided(False, "Too few.")
         (SurelyAbove(Mean(np.array([1.0]))), False, "+1 (one seed)", "95 % interval over seeds above 0"),
         (SurelyBelow(CLEAR, 1.3), True, "+1 (95 % interval ± 0.25)", "95 % interval over seeds below 1.3"),
         (
-            Share(np.array([True, True, True, False]), 0.75, that="on the ray"),
-            True,
-            "on the ray in 75 % of 4 runs",
-            "on the ray in at least 75 % of the runs",
+            Share(np.array([True, True, True, False]), 0.75, that="on the ray"), True,
+            "on the ray in 75 % of 4 runs", "on the ray in at least 75 % of the runs",
         ),
         (Share([], 0.75), False, "no share of 0 runs", "at least 75 % of the runs"),
         (Share([True, False], at_most=0.5), True, "50 % of 2 runs", "at most 50 % of the runs"),
         (
-            Share({"a": [True], "b": [False]}, partial=True),
-            "partial",
-            "runs: a 100 % of 1, b 0 % of 1",
+            Share({"a": [True], "b": [False]}, partial=True), "partial", "runs: a 100 % of 1, b 0 % of 1",
             "all of the runs, each (partial: some)",
         ),
         (Share([True] * 9 + [False] * 1), False, "90 % of 10 runs", "all of the runs"),
@@ -128,25 +112,19 @@ OPEN = Judged(None, "o", "w").provided(False, "Too few.")
         (Count({"a": True, "b": False}, partial=True), "partial", "1 of 2; not: b", "all (partial: some)"),
         (Count({"a": True, "b": False}, at_most=0), False, "1 of 2; these: a", "none"),
         (
-            Count({"a": False}, at_most=0, that="dominated", what="points"),
-            True,
-            "dominated in 0 of 1 points",
-            "dominated in no points",
+            Count({"a": False}, at_most=0, that="dominated", what="points"), True,
+            "dominated in 0 of 1 points", "dominated in no points",
         ),
         (Ordered({"a": 1, "b": 2, "c": 3}, of="loss"), True, "loss: a 1, b 2, c 3", "rising in this order"),
         (Ordered({"a": 1, "b": 1}), False, "a 1, b 1", "rising in this order"),
         (Ordered({"a": 1, "b": 1}, strict=False), True, "a 1, b 1", "rising in this order, or equal"),
         (
-            Ordered({"a": 1, "b": 1.02}, falling=True, slack=0.03),
-            True,
-            "a 1, b 1.02",
+            Ordered({"a": 1, "b": 1.02}, falling=True, slack=0.03), True, "a 1, b 1.02",
             "falling in this order, up to 0.03",
         ),
         (Ordered({"a": 1, "b": NAN}), False, "a 1, b nan", "rising in this order"),
         (
-            Ordered({"a": 1, "b": 2, "c": 1}, partial=True),
-            "partial",
-            "a 1, b 2, c 1",
+            Ordered({"a": 1, "b": 2, "c": 1}, partial=True), "partial", "a 1, b 2, c 1",
             "rising in this order (partial: some neighbours)",
         ),
         (Smallest({"a": 1, "b": 2}, "a", of="area"), True, "area: a 1, b 2", "a has the smallest area"),
@@ -155,10 +133,8 @@ OPEN = Judged(None, "o", "w").provided(False, "Too few.")
         (Smallest({"a": NAN, "b": 1}, "a"), False, "a nan, b 1", "a has the smallest"),
         (Largest({"a": 3, "b": 2}, "a", of="area"), True, "area: a 3, b 2", "a has the largest area"),
         (
-            Equal({"a": 1, "c": 2}, {"a": 1, "b": 2}, partial=True),
-            "partial",
-            "1 of 3 equal; not: b: missing (2), c: 2 (missing)",
-            "equal (partial: some)",
+            Equal({"a": 1, "c": 2}, {"a": 1, "b": 2}, partial=True), "partial",
+            "1 of 3 equal; not: b: missing (2), c: 2 (missing)", "equal (partial: some)",
         ),
         (Equal({"a": NAN}, {"a": 1}), False, "0 of 1 equal; not: a: nan (1)", "equal"),
         (AllOf(YES, YES), True, "y", "t"),
@@ -179,7 +155,7 @@ OPEN = Judged(None, "o", "w").provided(False, "Too few.")
         (NO.partial_at_best(), False, "n", "u"),
         (OPEN.partial_at_best(), None, "o", "w"),
     ],
-)
+)  # fmt: skip
 def test_kinds(check: Check, holds: Any, measured: str, tolerance: str) -> None:
     assert (check.holds, check.measured, check.tolerance) == (holds, measured, tolerance)
     assert check.holds is holds  # a plain bool, which JSON and verdicts can tell apart
@@ -188,8 +164,8 @@ def test_kinds(check: Check, holds: Any, measured: str, tolerance: str) -> None:
 def test_numbers_keep_their_tolerances_through_every_layer() -> None:
     near = Within({"a": 1.05, "b": 2.0}, {"a": 1.0, "b": 2.5}, 0.25, of="V", unit=" s")
     few = AllOf(near, AtMost(3.0, 2.0, of="gap"), Share([True, False], 0.9, that="on the ray")).also("more")
-    found = few.partial_at_best().because("a pilot").provided(False, "Too few.").gauges
-    assert [(g.of, g.value, g.low, g.high, g.target) for g in found] == [
+    gauges = few.partial_at_best().because("a pilot").provided(False, "Too few.").gauges
+    assert [(g.of, g.value, g.low, g.high, g.target) for g in gauges] == [
         ("V, a", 1.05, 0.75, 1.25, 1.0),
         ("V, b", 2.0, 2.25, 2.75, 2.5),
         ("gap", 3.0, None, 2.0, None),
@@ -274,14 +250,8 @@ def test_mean_and_interval_of_seeds() -> None:
 
 
 def test_shares_are_never_rounded_to_all_or_nothing() -> None:
-    assert [percent(x) for x in (1.0, 0.999, 0.5, 0.001, 0.0, NAN)] == [
-        "100 %",
-        "99.9 %",
-        "50 %",
-        "0.1 %",
-        "0 %",
-        "no share",
-    ]
+    texts = [percent(x) for x in (1.0, 0.999, 0.5, 0.001, 0.0, NAN)]
+    assert texts == ["100 %", "99.9 %", "50 %", "0.1 %", "0 %", "no share"]
 
 
 def test_small_statistics() -> None:

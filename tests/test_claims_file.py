@@ -63,7 +63,7 @@ def test_a_claim_takes_its_texts_from_the_file(paper: Path) -> None:
     a = drawn("fig4")
     a.claim("near", Graded(FAILS, HOLDS), method="EPO", reason="First.")
     a.check("{who}-own", HOLDS, who="epo", reason="First.")
-    near, own = a.claims
+    near, last = a.claims
     assert (near.statement, near.source, near.published) == (
         "EPO ends at {x*}",
         "Figure 4, Section 2",
@@ -71,7 +71,7 @@ def test_a_claim_takes_its_texts_from_the_file(paper: Path) -> None:
     )
     assert (near.verdict, near.reason) == ("partial", "First. Nearly, says EPO.")
     assert (near.measured, near.tolerance) == ("3; 1", "<= 2 (partial: <= 2)")
-    assert (own.id, own.verdict, own.source, own.reason) == ("epo-own", "check passed", "ours", "Mind.")
+    assert (last.id, last.verdict, last.source, last.reason) == ("epo-own", "check passed", "ours", "Mind.")
     a.texts.all_used()
 
 
@@ -146,7 +146,7 @@ def test_ranges_of_artifacts() -> None:
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_texts_of_the_papers_are_of_artifacts_and_called(paper: str) -> None:
-    """What drawing shows artifact by artifact, without drawing: every id is written in the paper's code."""
+    """Every id is written in the paper's code, as drawing would show artifact by artifact."""
     folder = paths.experiments() / paper
     artifacts = {path.stem for path in (conf_dir() / "experiment" / paper).glob("*.yaml")}
     read = yaml.safe_load((folder / "claims.yaml").read_text())

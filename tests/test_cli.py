@@ -1,13 +1,10 @@
-"""The command line: every kind of bad input is one clear message, sweeps, help,
-what it prints and imports.
-"""
+"""The command line: bad input is one clear message; sweeps, help, output and imports."""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
-import subprocess
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +17,7 @@ from mobench.cli import COMMANDS
 from mobench.config import compose, overrides, schema
 from mobench.errors import ConfigError
 from mobench.jobs.build import make_job
-from tests.conftest import Run, command, environment
+from tests.conftest import Run, command, environment, process
 
 QUICK = ("preferences=2", "steps=3", "logger=local")
 
@@ -245,8 +242,8 @@ def test_changed_overrides() -> None:
 def test_preferences_of_a_protocol_with_a_grid_are_taken_back() -> None:
     """The grid of the protocol gave its 15 preferences whatever the command line said."""
     base = ("protocol=csmoo_three_front", "algorithm=csmoo2", "scale=smoke", "seeds=[0]")
-    for asked in ("preferences=3", "preferences.weights=[[0.2,0.3,0.5],[0.3,0.3,0.4],[0.1,0.1,0.8]]"):
-        assert len(make_job(compose.compose([*base, asked])).runs.all) == 3
+    for preferences in ("preferences=3", "preferences.weights=[[0.2,0.3,0.5],[0.3,0.3,0.4],[0.1,0.1,0.8]]"):
+        assert len(make_job(compose.compose([*base, preferences])).runs.all) == 3
     assert len(make_job(compose.compose([*base, "preferences.simplex_steps=6"])).runs.all) == 28
     assert len(make_job(compose.compose([*base])).runs.all) == 15
 
@@ -272,11 +269,11 @@ def test_progress_is_plain_lines_off_a_terminal(mobench: Run, monkeypatch: pytes
     for module in ("jobs.train", "system.console"):
         monkeypatch.setattr(f"mobench.{module}.time", fake)
     result = mobench("algorithm=ls", "preferences=1", "steps=3", "logger=local")
-    told = [
+    matches = [
         re.fullmatch(r"vlmop2/LS: step (\d) of 3, about (\d+) s left", s) for s in result.err.splitlines()
     ]
-    steps, left = zip(*((int(one[1]), int(one[2])) for one in told if one is not None), strict=True)
-    assert (len(told), steps) == (2, (1, 2))
+    steps, left = zip(*((int(one[1]), int(one[2])) for one in matches if one is not None), strict=True)
+    assert (len(matches), steps) == (2, (1, 2))
     assert left[0] > left[1] > 0
     quiet = mobench("algorithm=ls", "preferences=1", "steps=4", "logger=local", "progress=false")
     assert quiet.err == ""
@@ -307,7 +304,7 @@ def test_help(mobench: Run) -> None:
 
 
 def test_no_argument_shows_the_help(mobench: Run) -> None:
-    """A job of ten equal runs, the default, is what `mobench run` is asked for."""
+    """The default, a job of ten equal runs, is that of `mobench run`."""
     bare = mobench()
     assert (bare.code, bare.folders) == (0, [])
     assert bare.out == mobench("--help").out
@@ -345,9 +342,7 @@ def test_start_up_imports_and_broken_pipe(tmp_path: Path) -> None:
     env = environment(tmp_path / "outputs") | {"CODE": code}
     # the reader is gone before the first line
     script = f'"{command()[0]}" -c "$CODE" | true; exit ${{PIPESTATUS[0]}}'
-    done = subprocess.run(
-        ["bash", "-c", script], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
+    done = process(["bash", "-c", script], env=env, cwd=tmp_path)
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr

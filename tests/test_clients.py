@@ -47,12 +47,12 @@ def labels_of(base: Images, split: str) -> np.ndarray:
 
 @pytest.mark.parametrize("name", list(SCENARIOS))
 def test_digests_are_pinned(name: str, digits: Images) -> None:
-    found = partition(digits, **SCENARIOS[name])
-    assert found.digest == DIGESTS[name]
+    clients = partition(digits, **SCENARIOS[name])
+    assert clients.digest == DIGESTS[name]
     again = partition(digits, **SCENARIOS[name], seed=0)
-    assert again is not found
-    assert again.digest == found.digest
-    assert partition(digits, **SCENARIOS[name], seed=25).digest != found.digest
+    assert again is not clients
+    assert again.digest == clients.digest
+    assert partition(digits, **SCENARIOS[name], seed=25).digest != clients.digest
 
 
 @pytest.mark.parametrize("name", list(SCENARIOS))
@@ -60,22 +60,16 @@ def test_digests_are_pinned(name: str, digits: Images) -> None:
 def test_clients_share_no_image(name: str, M: int, digits: Images) -> None:
     options = SCENARIOS[name] | ({"rotations": [90] * M} if name == "rotation" else {})
     clients = partition(digits, clients=M, **options)
-    assert (
-        len(clients)
-        == len(clients.train)
-        == len(clients.test)
-        == len(clients.turns)
-        == len(clients.classes)
-        == M
-    )
+    parts = (clients, clients.train, clients.test, clients.turns, clients.classes)
+    assert [len(part) for part in parts] == [M] * 5
     for split in SPLITS:
-        parts = held(clients, split)
-        together = np.concatenate(parts)
+        shares = held(clients, split)
+        together = np.concatenate(shares)
         assert len(set(together.tolist())) == len(together)
         assert together.min() >= 0
         assert together.max() < len(labels_of(digits, split))
-        for part in parts:
-            assert part.dtype == np.int64
+        for share in shares:
+            assert share.dtype == np.int64
 
 
 @pytest.mark.parametrize("kind", ["stratified", "rotation"])
@@ -152,12 +146,12 @@ def test_turns_of_ten_clients(digits: Images) -> None:
 
 
 def test_degrees_become_quarter_turns(digits: Images) -> None:
-    given = [0, 90, 180.0, 270, 360, -90, 450, -180]
-    assert partition(digits, "rotation", 8, rotations=given).turns == (0, 1, 2, 3, 0, 3, 1, 2)
+    degrees = [0, 90, 180.0, 270, 360, -90, 450, -180]
+    assert partition(digits, "rotation", 8, rotations=degrees).turns == (0, 1, 2, 3, 0, 3, 1, 2)
 
 
 def test_a_turn_is_against_the_clock_and_exact(digits: Images) -> None:
-    """What the field's text says: the last column becomes the first row, pixel by pixel."""
+    """The last column becomes the first row, pixel by pixel, as the field's text says."""
     x = digits.train[:3]
     for turns in partition(digits, "rotation", 4, rotations=[0, 90, 180, 270]).turns:
         expected = x.numpy()
@@ -269,9 +263,7 @@ def test_refused(name: str, digits: Images) -> None:
 
 
 def test_a_client_whose_classes_are_too_small(digits: Images) -> None:
-    """With 29 clients classes 1 (28 test images), 2 and 7 (26) are empty everywhere:
-    who draws only them has nothing.
-    """
+    """With 29 clients classes 1, 2 and 7 are empty everywhere: who draws only them has nothing."""
     with pytest.raises(
         ConfigError, match=r"client \d+ would have no test images.* classes \[[127]\] there are at most 2"
     ):

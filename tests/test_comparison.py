@@ -49,16 +49,12 @@ def board(methods: int = 4, problems: int = 9, spread: float = 0.05, seed: int =
 
 
 def test_every_method_has_as_many_trials_whatever_it_tunes() -> None:
-    for ranges in (
-        {"step_size": [0.001, 1.0]},
-        RANGES,
-        {"lr": [0.001, 1.0]},
-        {"lr": [0.001, 1.0], "c": [1, 2]},
-    ):
+    rate = {"lr": [0.001, 1.0]}
+    for ranges in ({"step_size": [0.001, 1.0]}, RANGES, rate, rate | {"c": [1, 2]}):
         for study in trials.STUDIES:
-            found = trials.trials(ranges, study, 0)
-            assert len(found) == trials.TRIALS
-            assert len({tuple(setting.items()) for setting in found}) == trials.TRIALS
+            settings = trials.trials(ranges, study, 0)
+            assert len(settings) == trials.TRIALS
+            assert len({tuple(setting.items()) for setting in settings}) == trials.TRIALS
 
 
 def test_trials_lie_in_cells_of_their_range() -> None:
@@ -180,8 +176,8 @@ def test_holm_of_a_known_case() -> None:
 
 def test_performance_profile_of_a_known_case() -> None:
     needed = np.array([[10.0, 20.0, np.nan], [20.0, 10.0, np.nan]])
-    found = statistics.profile(needed, np.array([1.0, 2.0]))
-    assert found.tolist() == pytest.approx(np.array([[1 / 3, 2 / 3], [1 / 3, 2 / 3]]))
+    shares = statistics.profile(needed, np.array([1.0, 2.0]))
+    assert shares.tolist() == pytest.approx(np.array([[1 / 3, 2 / 3], [1 / 3, 2 / 3]]))
 
 
 def test_a_copy_changes_no_score_and_no_order() -> None:
@@ -198,9 +194,7 @@ def test_a_copy_changes_no_score_and_no_order() -> None:
 
 
 def test_a_method_against_its_copy() -> None:
-    """False positives of test and interval in 200 repetitions: the expected rate is 5 %, of which 17 is the
-    97.5 % point.
-    """
+    """False positives in 200 repetitions: the expected rate is 5 %, of which 17 is the 97.5 % point."""
     calls = intervals = 0
     for repetition in range(200):
         rng = np.random.default_rng(repetition)
@@ -318,9 +312,9 @@ def test_rows_replace_kept_ones_only_where_it_is_said(
     assert kept_elsewhere.read_bytes() == before
     assert cross.run(["merge", new, "--replace", "mgda"]) == 0
     assert "mgda: 1 pairs in place of the kept ones\n" in capsys.readouterr().out
-    found = rows.read(kept_elsewhere)
+    table = rows.read(kept_elsewhere)
     expected = rows.merge({"a": some("ls"), "b": some("mgda", 0.1), "c": some("mine")})[0]
-    pd.testing.assert_frame_equal(found, expected, check_dtype=False)
+    pd.testing.assert_frame_equal(table, expected, check_dtype=False)
     assert cross.run(["merge", new]) == 0  # nothing is contradicted any more
 
 
@@ -364,14 +358,14 @@ def test_an_unknown_command(mobench: Run) -> None:
 
 def test_a_pair_is_one_batch_of_all_trials_studies_and_seeds() -> None:
     node = {**table(), "algorithms": ["stch"]}
-    (found,) = planned.of_pair(node, "preference", "dtlz2", "stch", compose.compose).values()
-    job = make_job(compose.compose(found))
+    (overrides,) = planned.of_pair(node, "preference", "dtlz2", "stch", compose.compose).values()
+    job = make_job(compose.compose(overrides))
     settings = {tuple(s.items()) for k in trials.STUDIES for s in trials.trials(node["ranges"]["stch"], k, 0)}
     assert len(settings) == 18
     assert len(job.runs) == 18 * (10 + 6) * 5
     assert (job.steps, trials.cost(job.algorithm, job.joined.spec)) == (600, 1)  # 200 M gradients, M = 3
-    (found,) = planned.of_pair(node, "preference", "dtlz2", "epo", compose.compose).values()
-    job = make_job(compose.compose(found))
+    (overrides,) = planned.of_pair(node, "preference", "dtlz2", "epo", compose.compose).values()
+    job = make_job(compose.compose(overrides))
     assert (job.steps, trials.cost(job.algorithm, job.joined.spec)) == (200, 3)
 
 
@@ -379,9 +373,9 @@ def test_a_board_whose_runs_are_long_has_a_job_for_each_study() -> None:
     """With the trials and the tuning seeds of that study alone, and fewer reported seeds."""
     node = {**table(), "algorithms": ["mgda"], "only": ["networks"]}
     assert planned.pairs(node) == [("networks", problem, "mgda") for problem in problems_of("networks")]
-    found = planned.of_pair(node, "networks", "two_digits", "cagrad", compose.compose)
-    assert list(found) == [f"networks.two_digits.cagrad.{study}" for study in trials.STUDIES]
-    for study, overrides in zip(trials.STUDIES, found.values(), strict=True):
+    jobs = planned.of_pair(node, "networks", "two_digits", "cagrad", compose.compose)
+    assert list(jobs) == [f"networks.two_digits.cagrad.{study}" for study in trials.STUDIES]
+    for study, overrides in zip(trials.STUDIES, jobs.values(), strict=True):
         config = compose.compose(overrides)
         assert config["seeds"] == [0, 1, 2, 3, 4, *trials.tuning_seeds(study, 0)]
         settings = trials.trials(node["ranges"]["cagrad"], study, 0)
@@ -408,20 +402,20 @@ def test_every_method_of_a_board_has_the_same_budget() -> None:
 
 def test_rows_that_come_with_the_project_are_those_of_this_code() -> None:
     """The jobs that a few kept pairs were computed from are those that the experiment lists now."""
-    kept = rows.kept_pairs(0)
-    for pair in list(kept)[:: max(1, len(kept) // 6)]:
-        found = planned.of_pair(table(), *pair, compose.compose)
-        keys = [make_job(compose.compose(job)).key for job in found.values()]
-        assert rows.joined_keys(keys) == kept[pair], pair
+    pairs = rows.kept_pairs(0)
+    for pair in list(pairs)[:: max(1, len(pairs) // 6)]:
+        jobs = planned.of_pair(table(), *pair, compose.compose)
+        keys = [make_job(compose.compose(job)).key for job in jobs.values()]
+        assert rows.joined_keys(keys) == pairs[pair], pair
 
 
 def test_nothing_runs_unless_it_is_asked_for() -> None:
     assert planned.jobs(table(), ["ls"], compose.compose) == {}
-    kept = {**table(), "algorithms": ["ls"], "only": ["single"]}
-    assert planned.jobs(kept, ["ls"], compose.compose) == {}  # its rows are kept
-    own = planned.pairs({**table(), "algorithms": ["mine"]})
+    node = {**table(), "algorithms": ["ls"], "only": ["single"]}
+    assert planned.jobs(node, ["ls"], compose.compose) == {}  # its rows are kept
+    pairs = planned.pairs({**table(), "algorithms": ["mine"]})
     asked_for = {"networks", "preference_50", "preference_800", "single_50"}  # which take long
-    assert {board for board, _, _ in own} == set(boards_of()) - asked_for
+    assert {board for board, _, _ in pairs} == set(boards_of()) - asked_for
     assert planned.pairs({**table(), "algorithms": ["mgda"]}) == [
         ("single", problem, "mgda") for problem in problems_of("single")
     ]
@@ -451,21 +445,21 @@ def test_a_command_adds_to_the_ranges_settings_and_pairs_of_the_boards() -> None
         "settings": {"tch": None},
         "pairs": {"constrained": {"ball": {"mine": ["algorithm.line=none"]}}},
     }
-    own = with_command(table(), command)
-    assert own["algorithms"] == ["mine", "ls"]
-    assert own["boards"] == table()["boards"]
-    assert own["ranges"] == table()["ranges"] | command["ranges"]  # type: ignore[operator]
-    assert own["settings"] == table()["settings"] | {"tch": None}
-    assert own["pairs"] == table()["pairs"] | {"constrained.ball.mine": ["algorithm.line=none"]}
+    node = with_command(table(), command)
+    assert node["algorithms"] == ["mine", "ls"]
+    assert node["boards"] == table()["boards"]
+    assert node["ranges"] == table()["ranges"] | command["ranges"]  # type: ignore[operator]
+    assert node["settings"] == table()["settings"] | {"tch": None}
+    assert node["pairs"] == table()["pairs"] | {"constrained.ball.mine": ["algorithm.line=none"]}
     assert with_command(table(), {}) == table()
 
 
 def test_pairs_that_do_not_fit_are_listed_with_their_reasons() -> None:
     """FORUM needs a lower level, which no problem of the board has: nothing runs, and nothing is an error."""
     chosen = ["cross.algorithms=[forum]", "cross.only=[single]", "scale=smoke", "logger=local"]
-    found = plan(["+experiment=cross/zoo", *chosen])
-    assert found.jobs == []
-    refused = found.refused["cross/zoo"]
+    planned_jobs = plan(["+experiment=cross/zoo", *chosen])
+    assert planned_jobs.jobs == []
+    refused = planned_jobs.refused["cross/zoo"]
     assert set(refused) == {f"single.{problem}.forum" for problem in problems_of("single")}
     assert all("FORUM is not compatible with" in reason for reason in refused.values())
 
@@ -475,8 +469,8 @@ def test_pairs_that_do_not_fit_are_listed_with_their_reasons() -> None:
 
 def test_a_copy_in_the_rows_changes_no_line_of_the_others() -> None:
     """The board of the kept rows, and the same with a copy of its first method."""
-    kept = rows.kept(0)
-    single = kept[kept["board"] == "single"]
+    stored = rows.kept(0)
+    single = stored[stored["board"] == "single"]
     before = Board("single", single)
     copy = single[single["method"] == before.methods[0]].assign(method="copy")
     after = Board("single", pd.concat([single, copy], ignore_index=True))
@@ -501,11 +495,9 @@ class Signed(Weighting):
 
 
 def rows_of_signed(problem: str, sign: float, root: Path) -> pd.DataFrame:
-    """Rows of that method on a problem of the board `single`, by all rules of the protocol: linear
-    scalarization has the same budget and the same trials.
-    """
-    found = planned.of_pair(table(), "single", problem, "ls", compose.compose)
-    (overrides,) = found.values()
+    """Rows of that method on a problem of the board `single`, with the trials of linear scalarization."""
+    jobs = planned.of_pair(table(), "single", problem, "ls", compose.compose)
+    (overrides,) = jobs.values()
     config = compose.compose([*overrides, "logger=local"])
     step = config["algorithm"]["step_size"]
     config["algorithm"] = {"_target_": f"{__name__}.Signed", "step_size": step, "sign": sign}
@@ -516,23 +508,23 @@ def rows_of_signed(problem: str, sign: float, root: Path) -> pd.DataFrame:
 
 def test_a_method_with_one_weight_of_the_wrong_sign_is_last(tmp_path: Path) -> None:
     """Among the kept rows of the whole board `single`, although its step sizes are tuned like all others'."""
-    kept = rows.kept(0)
-    single = kept[kept["board"] == "single"]
+    stored = rows.kept(0)
+    single = stored[stored["board"] == "single"]
     broken = [rows_of_signed(problem, -1.0, tmp_path) for problem in ranking("single")]
-    found = Board("single", pd.concat([single, *broken], ignore_index=True))
-    assert found.problems == ranking("single")
-    assert len(found.methods) > 15
-    assert found.methods[-1] == "signed"
+    ranked = Board("single", pd.concat([single, *broken], ignore_index=True))
+    assert ranked.problems == ranking("single")
+    assert len(ranked.methods) > 15
+    assert ranked.methods[-1] == "signed"
 
 
 def test_with_the_right_sign_it_is_linear_scalarization(tmp_path: Path) -> None:
     """So that nothing but the sign makes it the last one."""
-    kept = rows.kept(0)
-    own = kept[(kept["board"] == "single") & (kept["problem"] == "zdt1") & (kept["method"] == "ls")]
-    found = rows_of_signed("zdt1", 1.0, tmp_path)
-    expected = own.sort_values(["study", "seed"])
-    assert found["step_size"].tolist() == expected["step_size"].tolist()
-    np.testing.assert_allclose(found["score"], expected["score"], atol=1e-4)
+    stored = rows.kept(0)
+    zdt1 = stored.query("board == 'single' and problem == 'zdt1' and method == 'ls'")
+    computed = rows_of_signed("zdt1", 1.0, tmp_path)
+    expected = zdt1.sort_values(["study", "seed"])
+    assert computed["step_size"].tolist() == expected["step_size"].tolist()
+    np.testing.assert_allclose(computed["score"], expected["score"], atol=1e-4)
 
 
 def test_the_page_says_what_the_kept_rows_say() -> None:
@@ -552,42 +544,40 @@ def made(scores: np.ndarray) -> Board:
 
 def test_separated_pairs_are_those_of_every_interval() -> None:
     """Better first, with the interval of the difference; from the draws of the bootstrap, pair by pair."""
-    found = made(board(methods=5))
-    draws = dict(zip(found.methods, found.draws.T, strict=True))
+    ranked = made(board(methods=5))
+    draws = dict(zip(ranked.methods, ranked.draws.T, strict=True))
     expected = {
         pair
-        for pair in itertools.permutations(found.methods, 2)
+        for pair in itertools.permutations(ranked.methods, 2)
         if np.quantile(draws[pair[0]] - draws[pair[1]], 0.025) > 0
     }
-    assert set(found.separated) == expected
-    assert all(0 < low < value < high for value, low, high in found.separated.values())
-    assert found.leader == found.methods[0]
-    assert found.better == [m for m in found.methods if (m, found.baseline) in expected]
-    assert found.worse == [m for m in found.methods if (found.baseline, m) in expected]
+    assert set(ranked.separated) == expected
+    assert all(0 < low < value < high for value, low, high in ranked.separated.values())
+    assert ranked.leader == ranked.methods[0]
+    assert ranked.better == [m for m in ranked.methods if (m, ranked.baseline) in expected]
+    assert ranked.worse == [m for m in ranked.methods if (ranked.baseline, m) in expected]
 
 
 def test_a_lead_needs_an_interval() -> None:
-    """Of methods that differ by noise alone none leads, whatever is first, and no difference is named."""
-    found = made(np.random.default_rng(1).normal(0.5, 0.1, (4, 9, 3, 10)))
-    assert found.leader is None
-    assert set(found.close) == set(found.methods[1:])
-    assert "no method leads: 3 of 3 cannot be told apart" in sentences.leader(found)
-    assert "[" not in sentences.leader(found)
+    """No method leads among those that differ by noise alone, and no difference is named."""
+    ranked = made(np.random.default_rng(1).normal(0.5, 0.1, (4, 9, 3, 10)))
+    assert ranked.leader is None
+    assert set(ranked.close) == set(ranked.methods[1:])
+    assert "no method leads: 3 of 3 cannot be told apart" in sentences.leader(ranked)
+    assert "[" not in sentences.leader(ranked)
     assert "leads, +" in sentences.leader(made(board(methods=4)))
 
 
 def test_separated_pairs_keep_their_order() -> None:
-    """The protocol's second version accepts a rerun of the same methods on nearly all of 20 boards, and
-    one that has nothing to do with the first run on none.
-    """
+    """A rerun of the same methods is accepted on nearly all of 20 boards, unrelated ones on none."""
     accepted = unrelated = 0
     for seed in range(20):
         first = made(board(methods=8, seed=seed))
         again = board(methods=8, seed=100 + seed)
-        (kept,) = replicated([first], [made(again)]).values()
-        accepted += np.mean(kept) >= zoo.REPLICATED
-        (kept,) = replicated([first], [made(np.random.default_rng(seed).permutation(again))]).values()
-        unrelated += np.mean(kept) >= zoo.REPLICATED
+        (repeated,) = replicated([first], [made(again)]).values()
+        accepted += np.mean(repeated) >= zoo.REPLICATED
+        (repeated,) = replicated([first], [made(np.random.default_rng(seed).permutation(again))]).values()
+        unrelated += np.mean(repeated) >= zoo.REPLICATED
     assert accepted >= 19
     assert unrelated == 0
     assert replicated([first], []) == {}
@@ -611,24 +601,24 @@ def test_the_kept_boards_and_their_replications() -> None:
 
 def test_a_board_by_angle_ranks_methods_that_follow_preferences() -> None:
     """Its numbers are means over problems of the column `angle`; a row without any run counts 90 degrees."""
-    kept = rows.kept(0)
-    shown = boards_with_rows(kept, ["preference"])
-    (found,) = by_angle(shown)
-    own = kept[(kept["board"] == "preference") & kept["problem"].isin(ranking("preference"))]
-    own = own.assign(angle=own["angle"].fillna(90.0))
-    means = own.groupby(["method", "problem"])["angle"].mean().groupby("method").mean()
-    assert ignoring(shown[0]) == ["mlm_cmoo"]
-    assert found.methods == [m for m in means.sort_values().index if m in shown[0].methods]
-    assert {m: -v for m, v in found.scores.items()} == pytest.approx(means[found.methods].to_dict())
-    first = found.methods[0]
-    lost = kept.assign(angle=kept["angle"].where(kept["method"] != first))
+    stored = rows.kept(0)
+    by_preference = boards_with_rows(stored, ["preference"])
+    (ranked,) = by_angle(by_preference)
+    angles = stored[(stored["board"] == "preference") & stored["problem"].isin(ranking("preference"))]
+    angles = angles.assign(angle=angles["angle"].fillna(90.0))
+    means = angles.groupby(["method", "problem"])["angle"].mean().groupby("method").mean()
+    assert ignoring(by_preference[0]) == ["mlm_cmoo"]
+    assert ranked.methods == [m for m in means.sort_values().index if m in by_preference[0].methods]
+    assert {m: -v for m, v in ranked.scores.items()} == pytest.approx(means[ranked.methods].to_dict())
+    first = ranked.methods[0]
+    lost = stored.assign(angle=stored["angle"].where(stored["method"] != first))
     (other,) = by_angle(boards_with_rows(lost, ["preference"]))
     assert other.methods[-1] == first
     assert other.scores[first] == -RIGHT
 
 
 def test_budgets_are_compared_on_the_same_problems() -> None:
-    """Those with all ranking problems, and where one has fewer, all budgets on the problems of that one."""
+    """Budgets with all ranking problems, and all budgets on the problems of one that has fewer."""
     names = ranking("preference")
     every = made(board(methods=3)).rows
 
@@ -639,9 +629,9 @@ def test_budgets_are_compared_on_the_same_problems() -> None:
     assert {k: b.problems for k, b in whole.items()} == {50: names, 200: names}
     assert {k: b.problems for k, b in shared.items()} == dict.fromkeys((50, 200, 800), names[:2])
     assert speed.budgets([of("preference", 9)]) == []
-    told = sentences.conclusions([whole[200]], [], [whole[50]])[-1]
-    assert "(9 problems)" in told
-    assert "leads with 50, +" in told
+    sentence = sentences.conclusions([whole[200]], [], [whole[50]])[-1]
+    assert "(9 problems)" in sentence
+    assert "leads with 50, +" in sentence
 
 
 def test_stored_best_volumes_are_computed_again() -> None:

@@ -74,15 +74,13 @@ def test_constraints_of_the_problem_come_first() -> None:
     oracle = LossCap(Exact(problem, runs), problem, runs, value=2.0)
     assert (oracle.spec.M, oracle.spec.N) == (2, 3)
     x = torch.tensor([[0.2, 0.5]], dtype=F64)
-    found = oracle.exact(x)
-    torch.testing.assert_close(found[:, 2], torch.tensor([0.5], dtype=F64))
-    torch.testing.assert_close(found[:, 3:], found[:, :2] - 2.0)
+    values = oracle.exact(x)
+    torch.testing.assert_close(values[:, 2], torch.tensor([0.5], dtype=F64))
+    torch.testing.assert_close(values[:, 3:], values[:, :2] - 2.0)
 
 
 def test_a_sample_and_its_averages() -> None:
-    """On a minibatch, constraints are those of the same batch;
-    averages of objectives give averages of constraints.
-    """
+    """Constraints of a minibatch are those of the batch; averages are averages of constraints."""
     inner = Epochs(PROBLEM, RUNS, batch_size=16)
     oracle = LossCap(inner, PROBLEM, RUNS, value=0.5)
     x = oracle.initial(RUNS)
@@ -140,9 +138,9 @@ def test_toys_have_their_closed_forms() -> None:
     """Rows and Hessians of P1 and P2 against autodiff; instances differ by seed and not by batch."""
     runs = Runs.product(THREE, [0, 3])
     both: list[tuple[Any, Runs]] = [(HalfPlane(), Runs.product(EVEN, [0, 3])), (BallAndHalfSpace(), runs)]
-    for problem, own in both:
-        oracle = Exact(problem, own)
-        x = oracle.initial(own) + 0.3
+    for problem, preferences in both:
+        oracle = Exact(problem, preferences)
+        x = oracle.initial(preferences) + 0.3
         point: Point = oracle.at(x, {}, 0)
         rows = torch.autograd.functional.jacobian(
             lambda y, o=oracle: o.problem.values(y).sum(0), x
@@ -163,9 +161,7 @@ def test_toys_have_their_closed_forms() -> None:
 @pytest.mark.parametrize("method", [FERERO, FEREROSA])
 @pytest.mark.parametrize("line", ["ray", "none"])
 def test_ferero_takes_caps_as_constraints_as_its_own_bounds(method: Any, line: str) -> None:
-    """Caps as constraints of the problem, and the same bounds as an option of the method: one trajectory,
-    and it meets them.
-    """
+    """Caps of the problem, and the same as options of the method: one trajectory, and it meets them."""
     runs = Runs.product(torch.tensor([[0.3, 0.7]], dtype=F64), [0, 1])
     start = Exact(PROBLEM, runs).initial(runs)
     low = Exact(PROBLEM, runs).exact(start).amin(0)

@@ -113,17 +113,17 @@ def points() -> tuple[ZDT3, Array, Array]:
 def test_kinds(points: tuple[ZDT3, Array, Array]) -> None:
     problem, x, F = points
     assert check_values(problem, x, F * (1 + 1e-8)).kind == "same"
-    found = check_values(problem, x, F * [2.0, 0.5] + [1.0, -3.0])
-    assert found.kind == "affine"
+    comparison = check_values(problem, x, F * [2.0, 0.5] + [1.0, -3.0])
+    assert comparison.kind == "affine"
     np.testing.assert_allclose(
-        np.stack([found.factor, found.shift]), np.array([[2, 0.5], [1, -3]]), rtol=1e-9
+        np.stack([comparison.factor, comparison.shift]), np.array([[2, 0.5], [1, -3]]), rtol=1e-9
     )
-    assert "f_1' = 2 f_1 + 1, f_2' = 0.5 f_2 - 3" in str(found)
+    assert "f_1' = 2 f_1 + 1, f_2' = 0.5 f_2 - 3" in str(comparison)
     g = 1 + 9 * x[:, 1:].mean(1)
     for other in (np.stack([F[:, 0], F[:, 1] / g], 1), -F, F**2, F[:, ::-1]):
-        found = check_values(problem, x, other)
-        assert found.kind == "another"
-        assert "another problem: f_" in str(found)
+        comparison = check_values(problem, x, other)
+        assert comparison.kind == "another"
+        assert "another problem: f_" in str(comparison)
 
 
 @pytest.mark.parametrize(

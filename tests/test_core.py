@@ -445,9 +445,7 @@ def test_an_iterate_that_overflows_is_frozen_at_its_last_value(step_size: float)
 
 
 def test_a_run_that_rests_does_not_wake_up() -> None:
-    """One bad batch: `alive` says that the run ended there,
-    so it must not go on with what is left of its state.
-    """
+    """`alive` says that the run ended there, so it must not go on with the rest of its state."""
     runs = runs_of(VLMOP, 3, 1)
     for method in (LS(step_size=0.05), OMDTCH(step_size=0.05), MGDA(step_size=0.05)):
         state, path = advance(method, VLMOP, Faulty(Exact(VLMOP, runs), "nan", 1, 4, 5), runs, 10)

@@ -32,9 +32,7 @@ LAST = {"last": Last()}
 
 @dataclass
 class Path:
-    """x (R, T+1, P), y (R, T+1, q), infeasible (R, T): which surrogates had no feasible point;
-    the final state.
-    """
+    """x (R, T+1, P), y (R, T+1, q), infeasible (R, T) for surrogates without a feasible point; last state."""
 
     x: np.ndarray
     y: np.ndarray
@@ -66,11 +64,11 @@ def runs_of(weights: Sequence[Sequence[float]], seeds: Sequence[int]) -> Runs:
     return Runs(w, torch.tensor(seeds), torch.arange(len(w)), w)
 
 
-def agrees(found: Path, r: int, expected: reference.Path, atol: float) -> None:
+def agrees(path: Path, r: int, expected: reference.Path, atol: float) -> None:
     assert expected.residual < reference.TRUSTED
-    assert np.flatnonzero(found.infeasible[r]).tolist() == expected.infeasible, f"run {r}"
-    np.testing.assert_allclose(found.x[r], expected.x, rtol=0, atol=atol, err_msg=f"x of run {r}")
-    np.testing.assert_allclose(found.y[r], expected.y, rtol=0, atol=atol, err_msg=f"y of run {r}")
+    assert np.flatnonzero(path.infeasible[r]).tolist() == expected.infeasible, f"run {r}"
+    np.testing.assert_allclose(path.x[r], expected.x, rtol=0, atol=atol, err_msg=f"x of run {r}")
+    np.testing.assert_allclose(path.y[r], expected.y, rtol=0, atol=atol, err_msg=f"y of run {r}")
 
 
 # the noisy variable
@@ -132,9 +130,7 @@ def scalarisation(runs: Runs, r: int, M: int) -> dict[str, Any]:
     ("name", "M"), [(n, 2) for n in METHODS] + [(n, 3) for n in ("basic", "csmoo1", "csmoo2")]
 )
 def test_path_on_the_noisy_variable(name: str, M: int) -> None:
-    """From inside and outside of the feasible interval;
-    the forms of a step at an infeasible surrogate all occur.
-    """
+    """From inside and outside of the feasible interval; all steps at infeasible surrogates occur."""
     algorithm, run, options = METHODS[name]
     runs, theta = gaussian_runs(M, ROWS[M])
     oracle, inputs = gaussian_pair(ConstrainedGaussian(objectives=M), runs, theta, 1, steps := 24)
@@ -170,15 +166,9 @@ def test_coefficients_of_their_own_and_other_schedules(name: str) -> None:
     assert path.infeasible.any() == (name != "csmoo2")
     power = reference.Power(2.0, 0.7, 3.0)
     for r in range(len(runs)):
-        expected = run(
-            *inputs(r),
-            **scalarisation(runs, r, 2),
-            steps=steps,
-            tau=tau,
-            rho=lambda t: min(1.0, power(t)),
-            gamma=reference.Power(0.9, 0.92, 2.0),
-            **options,
-        )
+        schedules = {"rho": lambda t: min(1.0, power(t)), "gamma": reference.Power(0.9, 0.92, 2.0)}
+        options |= scalarisation(runs, r, 2) | schedules
+        expected = run(*inputs(r), steps=steps, tau=tau, **options)
         agrees(path, r, expected, 1e-9)
 
 
@@ -192,18 +182,9 @@ def test_penalty_path_on_the_noisy_variable(variant: str, M: int) -> None:
     path = follow(oracle, algorithm, theta, runs, 150)
     for r in range(len(runs)):
         oracle_r, x0, _, X = inputs(r)
-        expected = reference.penalty(
-            oracle_r,
-            x0,
-            X,
-            **scalarisation(runs, r, M),
-            steps=150,
-            beta=2.0,
-            variant=variant,
-            tau=0.3,
-            smoothing=0.1,
-            gamma=reference.Power(0.3, 0.95),
-        )
+        options = {"beta": 2.0, "variant": variant, "tau": 0.3, "smoothing": 0.1}
+        options |= scalarisation(runs, r, M) | {"gamma": reference.Power(0.3, 0.95)}
+        expected = reference.penalty(oracle_r, x0, X, steps=150, **options)
         agrees(path, r, expected, 1e-9)
 
 
@@ -226,9 +207,7 @@ def test_cvxpy_gives_the_same_path(algorithm: Algorithm) -> None:
 def pls_pair(
     problem: PLS, runs: Runs, steps: int, batch: int = 4, **options: Any
 ) -> tuple[EMA, Tensor, Callable[[int], tuple[Any, ...]]]:
-    """The oracle, the starts, and for run r the first arguments of a reference loop on the oracle's own
-    draws.
-    """
+    """The oracle, the starts, and run r's first arguments of a reference loop on the oracle's draws."""
     oracle = EMA(problem, runs, Minibatch(problem, runs, batch_size=batch), **options)
     bound = oracle.inner.problem
     theta = bound.initial(runs)
@@ -310,15 +289,8 @@ BLOCKS = [
 @pytest.mark.parametrize(("name", "blocks", "rule", "rho", "move", "solve"), BLOCKS)
 def test_path_of_beams_by_blocks(name: str, blocks: int, rule: str, rho: str, move: str, solve: str) -> None:
     algorithm, run, options = BEAMS[name]
-    oracle, theta, inputs = pls_pair(
-        PLS(channel_seed=None),
-        PAIRS,
-        steps := 20,
-        blocks=blocks,
-        block_rule=rule,
-        block_rho=rho,
-        block_move=move,
-    )
+    by_blocks = {"blocks": blocks, "block_rule": rule, "block_rho": rho, "block_move": move}
+    oracle, theta, inputs = pls_pair(PLS(channel_seed=None), PAIRS, steps := 20, **by_blocks)
     path = follow(oracle, replace(algorithm, block_solve=solve), theta, PAIRS, steps)
     parts = [np.flatnonzero(np.arange(8) * blocks // 8 == b).tolist() for b in range(blocks)]
     visits = torch.stack([oracle.block(t, 2) for t in range(steps)], 1)

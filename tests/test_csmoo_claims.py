@@ -1,6 +1,4 @@
-"""Criteria of CSMOO's claims: on rows made by hand each can hold, hold in part and fail;
-and what their reasons say is true.
-"""
+"""Criteria of CSMOO's claims: on rows made by hand each can hold, hold in part and fail."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ SEEDS = 20
 
 @dataclass
 class Rows:
-    """What claims read of a job: x (L, S, T) of L preferences and S seeds on the synthetic problem."""
+    """Columns of a job for claims: x (L, S, T) of L preferences and S seeds on the synthetic problem."""
 
     x: np.ndarray
     lams: Sequence[tuple[float, float]]
@@ -79,9 +77,7 @@ LAMS = ((0.3, 0.7), (0.5, 0.5))
 
 
 def good(met: float = 0.5) -> Rows:
-    """From 1 to the optimum, feasible from step 5 on, a little noise of their own;
-    a share of seeds met infeasibility.
-    """
+    """From 1 to the optimum, feasible from step 5 on, with a little noise; some seeds met infeasibility."""
     rng = np.random.default_rng(0)
     best = ConstrainedGaussian().optimum(torch.tensor(LAMS, dtype=torch.float64))[0].numpy()
     x = best[:, None, None] + (1.0 - best)[:, None, None] * np.exp(-STEPS / 2.0)
@@ -91,8 +87,8 @@ def good(met: float = 0.5) -> Rows:
     return Rows(x, LAMS, infeasible)
 
 
-def artifact_of(shown: dict[str, Rows]) -> Artifact:
-    return Artifact("csmoo/infeasible", "x", "laptop", {name: rows.job() for name, rows in shown.items()})
+def artifact_of(variants: dict[str, Rows]) -> Artifact:
+    return Artifact("csmoo/infeasible", "x", "laptop", {name: rows.job() for name, rows in variants.items()})
 
 
 def all_variants(**changed: Rows) -> dict[str, Rows]:
@@ -101,8 +97,8 @@ def all_variants(**changed: Rows) -> dict[str, Rows]:
     return {**base, **{f"far_{k}": v for k, v in base.items()}, **changed}
 
 
-def verdicts(shown: dict[str, Rows]) -> dict[str, str]:
-    a = artifact_of(shown)
+def verdicts(variants: dict[str, Rows]) -> dict[str, str]:
+    a = artifact_of(variants)
     starts = {x0: infeasible.Variants.of(a, prefix) for prefix, x0 in infeasible.STARTS.items()}
     infeasible.judge_together(a, starts[1.0], starts)
     infeasible.judge_relaxation(a, starts)
@@ -113,11 +109,11 @@ def verdicts(shown: dict[str, Rows]) -> dict[str, str]:
 
 
 def test_variants_that_do_the_same_match_and_none_is_the_best() -> None:
-    found = verdicts(all_variants())
-    assert {k for k, v in found.items() if v == "reproduced"} == {
+    judged = verdicts(all_variants())
+    assert {k for k, v in judged.items() if v == "reproduced"} == {
         "quickly", "same-solution", "basic-is-csmoo1", "rejoins", "csmoo2-always-feasible",
     }  # fmt: skip
-    assert {k for k, v in found.items() if v == "inconclusive"} == {  # differences of 0 exclude nothing
+    assert {k for k, v in judged.items() if v == "inconclusive"} == {  # differences of 0 exclude nothing
         "relaxation-helps", "csmoo2-smoothest", "csmoo2-fastest", "csmoo2-less-sensitive",
     }  # fmt: skip
 
@@ -151,23 +147,23 @@ def test_identity_is_asked_of_runs_without_an_infeasible_surrogate() -> None:
     assert verdicts(all_variants(csmoo1=moved(good(), met, 1e-3)))["basic-is-csmoo1"] == "reproduced"
     assert verdicts(all_variants(csmoo1=moved(good(), clean, 1e-5)))["basic-is-csmoo1"] == "not reproduced"
     none_clean = good(met=1.0)
-    found = verdicts(
+    judged = verdicts(
         all_variants(**dict.fromkeys(("basic", "csmoo1", "far_basic", "far_csmoo1"), none_clean))
     )
-    assert found["basic-is-csmoo1"] == "inconclusive"
+    assert judged["basic-is-csmoo1"] == "inconclusive"
     none_met = good(met=0.0)
-    found = verdicts(all_variants(**dict.fromkeys(("basic", "csmoo1", "far_basic", "far_csmoo1"), none_met)))
-    assert found["relaxation-helps"] == found["rejoins"] == "inconclusive"
+    judged = verdicts(all_variants(**dict.fromkeys(("basic", "csmoo1", "far_basic", "far_csmoo1"), none_met)))
+    assert judged["relaxation-helps"] == judged["rejoins"] == "inconclusive"
 
 
 def test_matching_solutions_are_a_share_of_the_runs() -> None:
     assert verdicts(all_variants(csmoo1=moved(good(), slice(0, 1), 0.02)))["same-solution"] == "reproduced"
-    found = verdicts(all_variants(csmoo1=moved(good(), slice(0, 2), 0.02)))
-    assert found["same-solution"] == "inconclusive"  # 90 % of 40 match, 95 % are asked for
+    judged = verdicts(all_variants(csmoo1=moved(good(), slice(0, 2), 0.02)))
+    assert judged["same-solution"] == "inconclusive"  # 90 % of 40 match, 95 % are required
     many = verdicts(all_variants(csmoo1=moved(good(), slice(0, 8), 0.02)))
     assert many["same-solution"] == "not reproduced"
     # 18 of the 20 that met one, of both starts and preferences: more than 90 %
-    assert found["rejoins"] == "reproduced"
+    assert judged["rejoins"] == "reproduced"
     assert verdicts(all_variants(csmoo1=moved(good(), slice(0, 5), 0.02)))["rejoins"] == "not reproduced"
 
 
@@ -186,28 +182,26 @@ def test_csmoo2_is_first_only_against_both_from_both_starts() -> None:
     rough = later(replace(good(), x=good().x + noise), slice(None), 20)
     smooth = later(all_variants()["csmoo2"], slice(None), 6)
     others = dict.fromkeys(("basic", "csmoo1", "far_basic", "far_csmoo1"), rough)
-    found = verdicts(all_variants(**others, csmoo2=smooth, far_csmoo2=smooth))
-    assert (
-        found["csmoo2-smoothest"] == found["csmoo2-fastest"] == found["csmoo2-less-sensitive"] == "reproduced"
-    )
-    found = verdicts(all_variants(**others, csmoo2=smooth, far_csmoo2=rough))
-    assert found["csmoo2-smoothest"] == found["csmoo2-fastest"] == "inconclusive"
-    found = verdicts(all_variants(**others, csmoo2=smooth, far_csmoo2=later(rough, slice(None), 60)))
-    assert found["csmoo2-fastest"] == "not reproduced"
-    assert found["csmoo2-always-feasible"] == "not reproduced"
+    judged = verdicts(all_variants(**others, csmoo2=smooth, far_csmoo2=smooth))
+    assert {judged[f"csmoo2-{end}"] for end in ("smoothest", "fastest", "less-sensitive")} == {"reproduced"}
+    judged = verdicts(all_variants(**others, csmoo2=smooth, far_csmoo2=rough))
+    assert judged["csmoo2-smoothest"] == judged["csmoo2-fastest"] == "inconclusive"
+    judged = verdicts(all_variants(**others, csmoo2=smooth, far_csmoo2=later(rough, slice(None), 60)))
+    assert judged["csmoo2-fastest"] == "not reproduced"
+    assert judged["csmoo2-always-feasible"] == "not reproduced"
 
 
 def test_runs_are_compared_by_seed_when_some_are_lost() -> None:
     """Different seeds lost in each: those that finished everywhere are compared, each with itself."""
-    shown = all_variants(basic=replace(good(), lost=(3,)), csmoo1=replace(good(), lost=(7, 8)))
-    a = artifact_of(shown)
+    variants = all_variants(basic=replace(good(), lost=(3,)), csmoo1=replace(good(), lost=(7, 8)))
+    a = artifact_of(variants)
     runs = infeasible.Variants.of(a, "")
     assert len(runs.seeds) == 2 * (SEEDS - 3)
     assert not {3, 7, 8} & set(runs.seeds)
     same = runs.less(infeasible.roughness, "csmoo1", "basic")
     assert same.mean == 0.0
     assert {c.verdict for c in a.claims} == set()
-    assert verdicts(shown)["basic-is-csmoo1"] == "partial"  # not all runs finished
+    assert verdicts(variants)["basic-is-csmoo1"] == "partial"  # not all runs finished
 
 
 @pytest.mark.parametrize(
@@ -256,9 +250,7 @@ def test_a_local_solution_that_is_dominated() -> None:
 
 
 def test_analytic_ideal_point_leaves_no_negative_value() -> None:
-    """What the reason of fig2's negative-values says:
-    of averages of shared samples one at least is not below z.
-    """
+    """At least one average of shared samples is not below z, as fig2's negative-values says."""
     runs = CoreRuns.product(from_rays_deg([9.0, 30.0, 60.0, 81.0]), tuple(range(25)))
     problem = ConstrainedGaussian(ideal="analytic")
     oracle = EMA(problem, runs, Minibatch(problem, runs, batch_size=1))
@@ -295,15 +287,8 @@ def beams(V: float, power: float = 4.97, violation: float = 0.0, lam1: float = 0
     history["violation"] = violation
     history["tchebycheff"] = V
     config = {"problem": {"power": 5.0, "leakage": 0.4}, "steps": 2000}
-    job = SimpleNamespace(
-        precision="fp32",
-        final=final,
-        history=history,
-        config=config,
-        complete=True,
-        runs=RunCount.of(final),
-        data=None,
-    )
+    facts = {"precision": "fp32", "complete": True, "runs": RunCount.of(final), "data": None}
+    job = SimpleNamespace(final=final, history=history, config=config, **facts)
     return beamforming.at(job, lam1)  # type: ignore[arg-type]
 
 
@@ -316,18 +301,18 @@ BEST = beamforming.Reference(1.0, 5.0, (1.7, 0.45))
 )
 def test_better_than_the_baseline_has_no_band(V: float, verdict: str) -> None:
     """Baselines at 1.02 (tuned), 1.05 and 1.20: 1.051 is worse than the best untuned one by .001."""
-    shown = {"sgd": beams(1.2), "prox": beams(1.05), "tuned": beams(1.02)}
+    rules = {"sgd": beams(1.2), "prox": beams(1.05), "tuned": beams(1.02)}
     a = Artifact("csmoo/fig3", "x", "laptop", {})
-    beamforming.judge_better(a, beams(V), shown, BEST, beams(1.2))
+    beamforming.judge_better(a, beams(V), rules, BEST, beams(1.2))
     (claim,) = a.claims
     assert claim.verdict == verdict
     assert ("not than the tuned one" in claim.reason) == (verdict == "partial")
 
 
 def test_better_with_the_projection_of_the_text_alone_is_partial() -> None:
-    shown = {"sgd": beams(1.02), "prox": beams(1.05), "tuned": beams(1.02)}
+    rules = {"sgd": beams(1.02), "prox": beams(1.05), "tuned": beams(1.02)}
     a = Artifact("csmoo/fig3", "x", "laptop", {})
-    beamforming.judge_better(a, beams(1.03), shown, BEST, beams(1.01))
+    beamforming.judge_better(a, beams(1.03), rules, BEST, beams(1.01))
     (claim,) = a.claims
     assert claim.verdict == "partial"
     assert "projection" in claim.reason
@@ -355,12 +340,8 @@ def table_of(wins: dict[str, float], instances: int = 20) -> pd.DataFrame:
     rows = []
     count = 3 * instances
     for k in range(count):
-        row = {
-            "instance": k // 3,
-            "lambda_1": (0.3, 0.5, 0.7)[k % 3],
-            "V CSMOO-2": 1.0,
-            "violation CSMOO-2": 0.0,
-        }
+        row = {"instance": k // 3, "lambda_1": (0.3, 0.5, 0.7)[k % 3]}
+        row |= {"V CSMOO-2": 1.0, "violation CSMOO-2": 0.0}
         for key, share in wins.items():
             row[f"V {beamforming.METHODS[key]}"] = 1.1 if k < round(share * count) else 0.9
             row[f"violation {beamforming.METHODS[key]}"] = 0.0

@@ -1,6 +1,4 @@
-"""Problems of expectations with constraints: closed forms against samples,
-differences and printed numbers.
-"""
+"""Problems of expectations with constraints: closed forms against samples and printed numbers."""
 
 from __future__ import annotations
 
@@ -152,11 +150,11 @@ def test_optima_of_the_specification(w: list[float], x1: float, v1: float, x2: f
     at = torch.tensor([w], dtype=F64)
     for ideal, x, v in (("feasible", x1, v1), ("analytic", x2, v2)):
         p = ConstrainedGaussian(objectives=len(w), ideal=ideal)
-        found, value = p.optimum(at)
-        assert abs(found.item() - x) < 1e-6
+        optimum, value = p.optimum(at)
+        assert abs(optimum.item() - x) < 1e-6
         assert abs(value.item() - v) < 1e-6
         again, _ = ConstrainedGaussian(objectives=len(w)).optimum(at, p.ideal_point)
-        assert torch.equal(again, found)
+        assert torch.equal(again, optimum)
 
 
 def test_optimum_beats_a_grid(gaussian: ConstrainedGaussian) -> None:
@@ -229,28 +227,6 @@ def test_the_front_ends_at_a_feasible_minimiser() -> None:
     )  # a vertex, no crossing
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"objectives": 4}, "2 or 3 objectives"),
-        ({"bounds": [1.0]}, "two numbers"),
-        (
-            {"bounds": [0.2, 0.2]},
-            r"holds on \[-0\.091036, 0\.091036\], the second on \[0\.908964, 1\.09104\]",
-        ),
-        ({"bounds": [0.1, 2.0]}, r"no solution \(bounds\[0\]=0\.1 is below 3 variance\^2=0\.1875\)"),
-        ({"box": 0.1}, r"X is \[-0\.1, 0\.1\]"),
-        ({"ideal": "feasable"}, "Did you mean 'feasible'"),
-        ({"ideal": [0.1]}, "2 finite numbers"),
-        ({"ideal": [0.1, math.nan]}, "2 finite numbers"),
-        ({"grid": 0.9}, "choose a finer grid"),
-    ],
-)
-def test_gaussian_refusals(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        ConstrainedGaussian(**options)
-
-
 # --- beamforming: samples -----------------------------------------------------------------------------------
 
 
@@ -289,9 +265,9 @@ def one_sample(p: PLS, W: np.ndarray, h: np.ndarray) -> list[float]:
     f = []
     g = []
     for i in range(m):
-        own = abs(np.vdot(h[i], W[:, i])) ** 2
+        signal = abs(np.vdot(h[i], W[:, i])) ** 2
         others = sum(abs(np.vdot(h[i], W[:, j])) ** 2 for j in range(m) if j != i)
-        f.append(-np.log2(1 + own / (p.noise + others)))
+        f.append(-np.log2(1 + signal / (p.noise + others)))
         g.append(np.log2(1 + abs(np.vdot(h[m], W[:, i])) ** 2 / p.noise_eavesdropper) - p.leakage)
     return f + g
 
@@ -483,19 +459,6 @@ def test_an_instance_per_run_must_be_bound() -> None:
         p.with_channels(torch.zeros(1, 2, 4, dtype=F64))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"leakage": -0.1}, "leaves no feasible point"),
-        ({"ideal": "bounds"}, "Did you mean 'bound'"),
-        ({"ideal": [1.0]}, "2 finite numbers"),
-    ],
-)
-def test_beam_refusals(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        PLS(**options)
-
-
 # --- least squares with caps --------------------------------------------------------------------------------
 
 
@@ -539,18 +502,41 @@ def test_the_front_under_caps_is_the_part_that_keeps_them() -> None:
     assert F[:, 1].min() >= best - 1e-8
 
 
-@pytest.mark.parametrize(
-    ("caps", "message"),
-    [
-        ([0.1], "must contain problem.tasks=2 numbers"),
-        ([0.1, math.nan], "must contain problem.tasks=2 numbers"),
-        (
-            [0.001, None],
-            r"caps\[0\]=0.001 leaves no feasible point: the smallest value of objective 1 is 0.005",
-        ),
-        ([None, -1], r"caps\[1\]=-1 leaves no feasible point"),
-    ],
-)
-def test_cap_refusals(caps: list[float | None], message: str) -> None:
+# --- refusals -----------------------------------------------------------------------------------------------
+
+REFUSED: list[tuple[type[Any], dict[str, Any], str]] = [
+    (ConstrainedGaussian, {"objectives": 4}, "2 or 3 objectives"),
+    (ConstrainedGaussian, {"bounds": [1.0]}, "two numbers"),
+    (
+        ConstrainedGaussian,
+        {"bounds": [0.2, 0.2]},
+        r"holds on \[-0\.091036, 0\.091036\], the second on \[0\.908964, 1\.09104\]",
+    ),
+    (
+        ConstrainedGaussian,
+        {"bounds": [0.1, 2.0]},
+        r"no solution \(bounds\[0\]=0\.1 is below 3 variance\^2=0\.1875\)",
+    ),
+    (ConstrainedGaussian, {"box": 0.1}, r"X is \[-0\.1, 0\.1\]"),
+    (ConstrainedGaussian, {"ideal": "feasable"}, "Did you mean 'feasible'"),
+    (ConstrainedGaussian, {"ideal": [0.1]}, "2 finite numbers"),
+    (ConstrainedGaussian, {"ideal": [0.1, math.nan]}, "2 finite numbers"),
+    (ConstrainedGaussian, {"grid": 0.9}, "choose a finer grid"),
+    (PLS, {"leakage": -0.1}, "leaves no feasible point"),
+    (PLS, {"ideal": "bounds"}, "Did you mean 'bound'"),
+    (PLS, {"ideal": [1.0]}, "2 finite numbers"),
+    (LeastSquares, {"caps": [0.1]}, "must contain problem.tasks=2 numbers"),
+    (LeastSquares, {"caps": [0.1, math.nan]}, "must contain problem.tasks=2 numbers"),
+    (
+        LeastSquares,
+        {"caps": [0.001, None]},
+        r"caps\[0\]=0.001 leaves no feasible point: the smallest value of objective 1 is 0.005",
+    ),
+    (LeastSquares, {"caps": [None, -1]}, r"caps\[1\]=-1 leaves no feasible point"),
+]
+
+
+@pytest.mark.parametrize(("problem", "options", "message"), REFUSED)
+def test_refusals(problem: type[Any], options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        LeastSquares(caps=caps)
+        problem(**options)

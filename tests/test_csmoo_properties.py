@@ -1,6 +1,4 @@
-"""What CSMOO, its averaged oracles and its problems promise: averages, fixed points, limits, symmetries,
-bookkeeping.
-"""
+"""Properties of CSMOO, its averaged oracles and its problems: averages, fixed points, symmetries."""
 
 from __future__ import annotations
 
@@ -79,12 +77,12 @@ def averages(values: Tensor, rows: Tensor, **options: Any) -> tuple[Tensor, Tens
     oracle = EMA(LeastSquares(n=P, tasks=K), runs, Scripted(runs, values, rows), **options)
     theta = torch.zeros(R, P, dtype=F64)
     state = oracle.init(theta)
-    found = []
+    estimates = []
     for t in range(T):
         point = oracle.at(theta, state, t)
-        found.append((point.values(), point.jacobian()))
+        estimates.append((point.values(), point.jacobian()))
         state = point.state
-    return torch.stack([v for v, _ in found]), torch.stack([J for _, J in found])
+    return torch.stack([v for v, _ in estimates]), torch.stack([J for _, J in estimates])
 
 
 def tables(seed: int, T: int = 12, R: int = 3, K: int = 2, P: int = 5) -> tuple[Tensor, Tensor]:
@@ -136,8 +134,8 @@ def test_weights_of_the_samples() -> None:
         offset = schedule.get("offset", 1.0)
         rho = np.minimum(1.0, scale / (np.arange(12) + offset) ** decay)
         weight = [rho[s] * np.prod(1.0 - rho[s + 1 :]) for s in range(12)]
-        found, Found = averages(a, A, **schedule)
-        np.testing.assert_allclose(found[-1], np.einsum("t,trk->rk", weight, a), rtol=0, atol=1e-13)
+        values, Found = averages(a, A, **schedule)
+        np.testing.assert_allclose(values[-1], np.einsum("t,trk->rk", weight, a), rtol=0, atol=1e-13)
         np.testing.assert_allclose(Found[-1], np.einsum("t,trkp->rkp", weight, A), rtol=0, atol=1e-13)
 
 
@@ -247,9 +245,7 @@ END = 0.650080
 
 @pytest.mark.parametrize("algorithm", METHODS, ids=NAMES)
 def test_an_active_constraint(algorithm: Algorithm) -> None:
-    """(e) 16: weights (.1, .9) with the analytic z: the first constraint binds,
-    its multiplier is that of f_2' = -mu g'.
-    """
+    """(e) 16: weights (.1, .9), analytic z: the first constraint binds, its multiplier is that of f_2'."""
     runs = runs_of([[0.1, 0.9]], [0])
     x, V = ANALYTIC.optimum(runs.weights)
     assert abs(x.item() - END) < 1e-6
@@ -265,9 +261,7 @@ def test_an_active_constraint(algorithm: Algorithm) -> None:
 
 
 def test_the_penalty_is_exact_above_the_multiplier_and_not_below() -> None:
-    """(e) 16, beta* of Theorem 2 is .2066 here: a smaller beta leaves a violation,
-    that of the penalised optimum.
-    """
+    """(e) 16, beta* of Theorem 2 is .2066 here: a smaller beta leaves the penalised optimum's violation."""
     runs = runs_of([[0.1, 0.9]], [0])
     theta = torch.full((1, 1), 0.5, dtype=F64)
     ends = {}
@@ -292,7 +286,7 @@ def of_extremes(channel_seed: int | None) -> PLS:
 
 
 def test_ideal_points_of_instances_are_those_of_each_instance(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bound problem must keep the channels that it was given when its extreme runs bind it again."""
+    """A bound problem must keep its channels when its extreme runs bind it again."""
     monkeypatch.setattr(extremes, "STEPS", 50)
     pls._solved.cache_clear()
     seeds = [3, 1, 3]
@@ -317,14 +311,14 @@ def test_ideal_points_of_instances_are_those_of_each_instance(monkeypatch: pytes
 
 def test_an_oracle_asks_once_for_its_ideal_point(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is a column of every recorded step, and may be costly; another oracle of the problem asks again."""
-    asked = []
+    requests = []
     honest = PLS.ideal_point.fget
     assert honest is not None
-    monkeypatch.setattr(PLS, "ideal_point", property(lambda self: asked.append(1) or honest(self)))
+    monkeypatch.setattr(PLS, "ideal_point", property(lambda self: requests.append(1) or honest(self)))
     runs = runs_of([[0.5, 0.5]] * 2, [3, 1])
     first, second = (noisy(runs, PLS(channel_seed=seed), 4) for seed in (None, 0))
     z = [first.ideal for _ in range(3)] + [second.ideal]
-    assert len(asked) == 2
+    assert len(requests) == 2
     assert torch.equal(z[0], z[2])
     assert z[0].shape == (2, 2)
     assert z[3].shape == (2,)

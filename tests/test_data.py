@@ -5,14 +5,16 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import itertools
 import os
 import pickle
 import shutil
 import socket
-import subprocess
 import sys
 import tarfile
 import urllib.error
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from mobench.data import Images, load_images, multi_images
 from mobench.data import images as base
 from mobench.data import multi as family
 from mobench.errors import ConfigError, DataError
+from tests.conftest import process
 from tests.test_clients import DIGESTS as CLIENTS
 
 DIGESTS = {
@@ -102,14 +105,12 @@ def test_hard_digits_are_turned_and_noisy() -> None:
 
 
 def test_another_process_makes_the_same_data() -> None:
-    """Of pictures and of clients; what embedded data do not need is not imported."""
+    """Pictures and clients are the same; modules that embedded data do not need are not imported."""
     code = "from mobench.data import *\nfrom mobench.data.clients import partition\nimport sys\n"
     code += "print(multi_images('digits', 'digits_hard', '', shifts=(0, 0)).digest)\n"
     code += "print(partition(load_images('digits', ''), 'partial', classes_per_client=2).digest)\n"
     code += "assert 'torchvision' not in sys.modules and 'matplotlib' not in sys.modules"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
-    )
+    done = process([sys.executable, "-c", code])
     expected = [PAIRS["digits", "digits_hard"], CLIENTS["partial 2"]]
     assert done.stdout.split() == expected, done.stderr
 
@@ -132,9 +133,7 @@ def test_pictures_of_embedded_sets(pair: tuple[str, str]) -> None:
 
 
 def test_the_recipe_with_two_sets() -> None:
-    """The draws in their order: what a picture of a published digest consists of can be told without this
-    package.
-    """
+    """The draws in their order: the contents of a published digest follow without this package."""
     data = multi_images("digits", "digits_hard", "", shifts=(0, 0))
     for split in SPLITS:
         (x, y), (z, w) = (split_of(load_images(name, ""), split) for name in ("digits", "digits_hard"))
@@ -146,12 +145,7 @@ def test_the_recipe_with_two_sets() -> None:
         for k in np.random.default_rng(0).integers(2 * n, size=40):
             i = order[k] % n
             j = partners[order[k]]
-            canvas = np.zeros((36, 36), dtype=np.uint8)
-            for r in range(28):
-                for c in range(28):
-                    canvas[r, c] = max(canvas[r, c], x[i, r, c])
-                    canvas[r + 8, c + 8] = max(canvas[r + 8, c + 8], z[j, r, c])
-            assert (pictures[k] == canvas).all()
+            assert (pictures[k] == composed(x[i], z[j], (0, 0), (8, 8), add=False)).all()
             assert tuple(labels[k]) == (y[i], w[j])
 
 
@@ -175,15 +169,8 @@ def test_shifted_items() -> None:
         assert [set(column) for column in drawn.T] == [{0, 1, 2, 3}] * 2 + [{0, 1, 2, 3, 4}] * 2
         for k in np.random.default_rng(1).integers(2 * n, size=40):
             down, right, up, left = drawn[k]
-            canvas = np.zeros((36, 36), dtype=np.uint8)
-            for r in range(28):
-                for c in range(28):
-                    canvas[r + down, c + right] = x[i[k], r, c]
-            for r in range(28):
-                for c in range(28):
-                    at = r + 8 - up, c + 8 - left
-                    canvas[at] = max(canvas[at], z[j[k], r, c])
-            assert (pictures[k] == canvas).all()
+            places = (down, right), (8 - up, 8 - left)
+            assert (pictures[k] == composed(x[i[k]], z[j[k]], *places, add=False)).all()
     part = multi_images("digits", "digits_hard", "", 100, 30, (3, 4))
     assert (part.train == data.train[:100]).all()
     assert (part.test == data.test[:30]).all()
@@ -217,22 +204,20 @@ DRAWN = [
 ]  # fmt: skip
 
 
-def composed(one: np.ndarray, two: np.ndarray, a: int, b: int) -> np.ndarray:
-    """The sum of both images on the diagonal, clipped at 255, pixel by pixel."""
+def composed(one: np.ndarray, two: np.ndarray, *places: tuple[int, int], add: bool = True) -> np.ndarray:
+    """Both images at their places, pixel by pixel: their sum, clipped at 255, or their maximum."""
     canvas = np.zeros((36, 36), dtype=np.uint8)
-    for r in range(28):
-        for c in range(28):
-            canvas[r + a, c + a] = one[r, c]
-    for r in range(28):
-        for c in range(28):
-            canvas[r + b, c + b] = min(int(canvas[r + b, c + b]) + int(two[r, c]), 255)
+    for image, (down, right) in zip((one, two), places, strict=True):
+        for r, c in itertools.product(range(28), repeat=2):
+            here, new = int(canvas[r + down, c + right]), int(image[r, c])
+            canvas[r + down, c + right] = min(here + new, 255) if add else max(here, new)
     return canvas
 
 
 @pytest.mark.parametrize("pair", EMBEDDED)
 @pytest.mark.parametrize("split", SPLITS)
 def test_pictures_on_the_diagonal(pair: tuple[str, str], split: str) -> None:
-    """The draws in their order, told without this package: partners first, then places."""
+    """The draws in their order, without this package: partners first, then places."""
     data = multi_images(*pair, "")
     assert data.label.endswith(", on the diagonal")
     assert data.digest == multi_images(*pair, "", shifts="diagonal").digest != PAIRS[pair]
@@ -255,7 +240,7 @@ def test_pictures_on_the_diagonal(pair: tuple[str, str], split: str) -> None:
     b = rng.integers(5, 9, size=2 * n)
     assert {*zip(a.tolist(), b.tolist(), strict=True)} == {(u, v) for u in range(1, 5) for v in range(5, 9)}
     for k in np.random.default_rng(2).integers(2 * n, size=25):
-        assert (pictures[k] == composed(x[k % n], z[j[k]], a[k], b[k])).all()
+        assert (pictures[k] == composed(x[k % n], z[j[k]], (a[k], a[k]), (b[k], b[k]))).all()
         assert labels[k, 1] == w[j[k]]
 
 
@@ -267,7 +252,7 @@ def test_the_authors_pictures(data_folder: Path) -> None:
     assert y[:9].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1]  # as printed beside the drawings
     assert (y[j] != y[:9]).all()
     for k, picture in enumerate(pictures):
-        assert (picture == composed(x[k], x[j[k]], a[k], b[k])).all()
+        assert (picture == composed(x[k], x[j[k]], (a[k], a[k]), (b[k], b[k]))).all()
     assert (pictures == 255).sum() > (np.concatenate([x[:9], x[j]]) == 255).sum()  # where they overlap
 
 
@@ -306,14 +291,8 @@ def test_data_can_be_used_with_gradients_whoever_asked_first() -> None:
     base._load.cache_clear()
     with torch.inference_mode():
         data = multi_images("digits", "digits", "", 3, 3)
-    for tensor in (
-        data.train,
-        data.train_labels,
-        data.test,
-        data.test_labels,
-        load_images("digits", "").train,
-    ):
-        assert not tensor.is_inference()
+    tensors = (data.train, data.train_labels, data.test, data.test_labels)
+    assert not any(tensor.is_inference() for tensor in (*tensors, load_images("digits", "").train))
 
 
 @pytest.mark.parametrize(
@@ -353,9 +332,7 @@ def contents() -> dict[str, np.ndarray]:
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A root with packed MNIST and Fashion-MNIST of 20 + 10 random images,
-    which pass for the official ones.
-    """
+    """A root with packed MNIST and Fashion-MNIST of 20 + 10 random images, taken for the official ones."""
     from torchvision.datasets import MNIST, FashionMNIST
 
     monkeypatch.setattr(base, "COUNTS", SMALL)
@@ -375,8 +352,8 @@ def raw(root: Path, kind: str = "MNIST") -> Path:
     return root / kind / "raw"
 
 
-def unpack(folder: Path, keep: bool = False) -> None:
-    for packed in sorted(folder.glob("*.gz")):
+def unpack(folder: Path, which: str = "*.gz", keep: bool = False) -> None:
+    for packed in sorted(folder.glob(which)):
         packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
         if not keep:
             packed.unlink()
@@ -396,18 +373,25 @@ def listing(root: Path) -> dict[str, tuple[int, int]]:
     return {str(p): (p.stat().st_size, p.stat().st_mtime_ns) for p in sorted([root, *root.rglob("*")])}
 
 
-@pytest.mark.parametrize(("name", "label"), [("mnist", "MNIST"), ("fashion_mnist", "Fashion-MNIST")])
-def test_packed_files_are_read_where_nothing_can_be_written(name: str, label: str, small: Path) -> None:
-    places = [small, *small.rglob("*")]
+@contextmanager
+def read_only(root: Path) -> Iterator[None]:
+    """Nothing below the folder can be written, and nothing is."""
+    places = [root, *root.rglob("*")]
     for p in places:
         p.chmod(0o555 if p.is_dir() else 0o444)
-    before = listing(small)
+    before = listing(root)
     try:
-        data = load_images(name, small)
-        assert listing(small) == before
+        yield
+        assert listing(root) == before
     finally:
         for p in places:
             p.chmod(0o755 if p.is_dir() else 0o644)
+
+
+@pytest.mark.parametrize(("name", "label"), [("mnist", "MNIST"), ("fashion_mnist", "Fashion-MNIST")])
+def test_packed_files_are_read_where_nothing_can_be_written(name: str, label: str, small: Path) -> None:
+    with read_only(small):
+        data = load_images(name, small)
     same(data)
     assert (data.name, data.label, data.embedded) == (name, label, False)
     assert load_images(name, str(small)) is data
@@ -424,24 +408,14 @@ def test_the_temporary_copy_is_removed(small: Path, tmp_path: Path, monkeypatch:
         load_images("fashion_mnist", small)
 
 
-def test_unpacked_files_are_accepted(small: Path) -> None:
-    unpack(raw(small))
+@pytest.mark.parametrize("layout", ["unpacked", "both", "part"])
+def test_unpacked_files_are_accepted_and_packed_ones_come_first(layout: str, small: Path) -> None:
+    unpack(raw(small), "t10k-labels*.gz" if layout == "part" else "*.gz", keep=layout == "both")
+    if layout == "both":
+        (raw(small) / "train-images-idx3-ubyte").write_bytes(b"something else")
     before = listing(small)
     same(load_images("mnist", small))
     assert listing(small) == before
-
-
-def test_packed_files_come_first(small: Path) -> None:
-    unpack(raw(small), keep=True)
-    (raw(small) / "train-images-idx3-ubyte").write_bytes(b"something else")
-    same(load_images("mnist", small))
-
-
-def test_part_packed_part_unpacked(small: Path) -> None:
-    one = raw(small) / "t10k-labels-idx1-ubyte.gz"
-    one.with_suffix("").write_bytes(gzip.decompress(one.read_bytes()))
-    one.unlink()
-    same(load_images("mnist", small))
 
 
 def test_a_relative_root_follows_the_working_directory(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -459,15 +433,9 @@ def test_missing_files_are_named(small: Path) -> None:
     with pytest.raises(DataError) as caught:
         load_images("mnist", small)
     text = str(caught.value)
-    wanted = (
-        "train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz in",
-        str(raw(small)),
-        "MOBENCH_DATA",
-        "data_root",
-        f"mobench data mnist --root {small}",
-        "data=digits",
-    )
-    for part in wanted:
+    assert "train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz in" in text
+    command = f"mobench data mnist --root {small}"
+    for part in (str(raw(small)), "MOBENCH_DATA", "data_root", command, "data=digits"):
         assert part in text
     assert "train-images" not in text
     (raw(small) / "train-labels-idx1-ubyte.gz").mkdir()  # a folder is no file
@@ -484,9 +452,9 @@ def test_a_changed_archive_is_refused(file: str, damage: str, small: Path) -> No
     middle = len(whole) // 2
     flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
     path.write_bytes({"flipped": flipped, "truncated": whole[:-5], "empty": b""}[damage])
-    found = hashlib.md5(path.read_bytes()).hexdigest()
+    digest = hashlib.md5(path.read_bytes()).hexdigest()
     with pytest.raises(
-        DataError, match=rf"{file}\.gz has md5 {found}.* official file has md5 {expected}.*delete it"
+        DataError, match=rf"{file}\.gz has md5 {digest}.* official file has md5 {expected}.*delete it"
     ):
         load_images("mnist", small)
     path.write_bytes(whole)  # an error is not remembered
@@ -542,15 +510,13 @@ WEBP = {"train": 2, "test": 1}  # files of two rows of five images
 
 
 def colours(n: int, key: int) -> tuple[np.ndarray, np.ndarray]:
-    """n images (n, 3, 32, 32) in which each channel, row and column can be told, and labels."""
+    """n images (n, 3, 32, 32) in which each channel, row and column differs, and labels."""
     rng = np.random.default_rng(key)
     return rng.integers(0, 256, size=(n, 3, 32, 32), dtype=np.uint8), rng.integers(0, 10, size=n)
 
 
 def small_batches(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, ...]:
-    """Six files of seven images in the official format, which pass for the official ones;
-    what `load_images` should give.
-    """
+    """Six files of seven images that pass for the official ones; returns their contents."""
     from torchvision.datasets import CIFAR10
 
     folder = root / FOLDERS["batches"]
@@ -558,12 +524,8 @@ def small_batches(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarr
     sums = []
     parts = [colours(7, k) for k in range(6)]
     for name, (x, y) in zip(BATCHES, parts, strict=True):
-        entry = {
-            "batch_label": name,
-            "data": x.reshape(7, 3072),
-            "labels": y.tolist(),
-            "filenames": ["a.png"] * 7,
-        }
+        entry = {"batch_label": name, "data": x.reshape(7, 3072), "labels": y.tolist()}
+        entry["filenames"] = ["a.png"] * 7
         (folder / name).write_bytes(pickle.dumps(entry, protocol=2))
         sums.append([name, hashlib.md5((folder / name).read_bytes()).hexdigest()])
     (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": list("abcdefghij")}, protocol=2))
@@ -597,9 +559,7 @@ def npz(**arrays: np.ndarray) -> bytes:
 
 
 def small_mosaics(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, ...]:
-    """Three files of ten images and their labels, which pass for the subset;
-    what `load_images` should give.
-    """
+    """Three files of ten images and their labels that pass for the subset; returns their contents."""
     folder = root / FOLDERS["mosaics"]
     folder.mkdir(parents=True)
     monkeypatch.setattr(base, "MOSAICS", WEBP)
@@ -618,8 +578,8 @@ MAKE = {"batches": small_batches, "mosaics": small_mosaics}
 
 
 def same_colours(data: Images, wanted: tuple[np.ndarray, ...]) -> None:
-    found = (*split_of(data, "train"), *split_of(data, "test"))
-    for a, b in zip(found, wanted, strict=True):
+    pictures = (*split_of(data, "train"), *split_of(data, "test"))
+    for a, b in zip(pictures, wanted, strict=True):
         assert a.dtype == b.dtype
         assert np.array_equal(a, b)
     assert data.digest == hashlib.sha256(b"".join(a.tobytes() for a in wanted)).hexdigest()
@@ -631,17 +591,8 @@ def test_cifar_is_read_where_nothing_can_be_written(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = MAKE[kind](tmp_path / "root", monkeypatch)
-    places = [tmp_path / "root", *(tmp_path / "root").rglob("*")]
-    for p in places:
-        p.chmod(0o555 if p.is_dir() else 0o444)
-    before = listing(tmp_path / "root")
-    try:
-        with torch.inference_mode():
-            data = load_images("cifar10", tmp_path / "root")
-        assert listing(tmp_path / "root") == before
-    finally:
-        for p in places:
-            p.chmod(0o755 if p.is_dir() else 0o644)
+    with read_only(tmp_path / "root"), torch.inference_mode():
+        data = load_images("cifar10", tmp_path / "root")
     same_colours(data, wanted)
     label = "CIFAR-10" if kind == "batches" else "CIFAR-10, 25k train subset"
     assert (data.name, data.label, data.embedded, data.subset) == ("cifar10", label, False, kind == "mosaics")
@@ -699,14 +650,8 @@ def test_no_cifar_at_all(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         load_images("cifar10", tmp_path)
     text = str(caught.value)
-    for part in (
-        *BATCHES,
-        FOLDERS["batches"],
-        str(tmp_path / "cifar10"),
-        "25k train subset",
-        "MOBENCH_DATA",
-        "data=digits",
-    ):
+    places = (FOLDERS["batches"], str(tmp_path / "cifar10"))
+    for part in (*BATCHES, *places, "25k train subset", "MOBENCH_DATA", "data=digits"):
         assert part in text
     assert f"mobench data cifar10 --root {tmp_path}" in text
     assert "\n" not in text
@@ -728,28 +673,13 @@ def test_a_missing_file_of_the_subset_is_named(
     same_colours(load_images("cifar10", tmp_path), wanted)
 
 
-BROKEN_MOSAICS = {
-    "truncated": (lambda x: mosaic(x)[:-40], "is not a complete WebP image"),
-    "empty": (lambda x: b"", r"\(0 bytes\) is not a complete WebP image"),
-    "one pixel": (
-        lambda x: mosaic(np.where(np.arange(x.size).reshape(x.shape) == 9, x ^ 1, x)),
-        "have sha256",
-    ),
-}
-
-
-@pytest.mark.parametrize("damage", list(BROKEN_MOSAICS))
-def test_a_changed_mosaic_is_refused(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    z = small_mosaics(tmp_path, monkeypatch)[2]
-    make, message = BROKEN_MOSAICS[damage]
-    (tmp_path / "cifar10" / "test_00.webp").write_bytes(make(z))
-    with pytest.raises(DataError, match=message) as caught:
-        load_images("cifar10", tmp_path)
-    assert "Copy the folder again" in str(caught.value).replace("copy", "Copy")
-    assert "\n" not in str(caught.value)
-
-
+WRITTEN = colours(10, 8)[0]  # the images of test_00.webp
 LABELS_20 = np.arange(20, dtype=np.uint8) % 10
+BROKEN_MOSAICS = {
+    "truncated": (mosaic(WRITTEN)[:-40], "is not a complete WebP image"),
+    "empty": (b"", r"\(0 bytes\) is not a complete WebP image"),
+    "one pixel": (mosaic(WRITTEN ^ (np.arange(WRITTEN.size).reshape(WRITTEN.shape) == 9)), "have sha256"),
+}
 BROKEN_LABELS = {
     "truncated": (
         npz(train_labels=LABELS_20, test_labels=LABELS_20[:10])[:-30],
@@ -772,13 +702,22 @@ BROKEN_LABELS = {
 }
 
 
-@pytest.mark.parametrize("damage", list(BROKEN_LABELS))
-def test_changed_labels_are_refused(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        *(("test_00.webp", *case) for case in BROKEN_MOSAICS.values()),
+        *(("cifar10_labels.npz", *case) for case in BROKEN_LABELS.values()),
+    ],
+)
+def test_a_changed_file_of_the_subset_is_refused(
+    file: str, content: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     small_mosaics(tmp_path, monkeypatch)
-    content, message = BROKEN_LABELS[damage]
-    (tmp_path / "cifar10" / "cifar10_labels.npz").write_bytes(content)
-    with pytest.raises(DataError, match=message):
+    (tmp_path / "cifar10" / file).write_bytes(content)
+    with pytest.raises(DataError, match=message) as caught:
         load_images("cifar10", tmp_path)
+    assert "copy the folder again" in str(caught.value).lower()
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.getuid() == 0, reason="the superuser reads everything")
@@ -797,15 +736,15 @@ def test_a_cifar_file_that_may_not_be_read(
 
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """No network; the addresses that were asked for."""
-    asked: list[str] = []
+    """No network; the addresses of the requests."""
+    requests: list[str] = []
 
     def refuse(request: Any, *_: Any, **__: Any) -> None:
-        asked.append(request if isinstance(request, str) else request.full_url)
+        requests.append(request if isinstance(request, str) else request.full_url)
         raise urllib.error.URLError(socket.gaierror(-3, "Temporary failure in name resolution"))
 
     monkeypatch.setattr("urllib.request.urlopen", refuse)
-    return asked
+    return requests
 
 
 def test_list(
@@ -878,21 +817,21 @@ def test_nothing_is_downloaded_twice(
 def test_a_set_of_pictures_is_written(
     small: Path, capsys: pytest.CaptureFixture[str], offline: list[str]
 ) -> None:
-    """What a user reads with NumPy alone is what the problems train on."""
+    """The file that a user reads with NumPy alone holds the data that the problems train on."""
     assert main(["multi_mnist", "multi_fashion_mnist", "--root", str(small)]) == 0
     assert not offline
     out = capsys.readouterr().out.splitlines()
     for line, name in zip(out, ("multi_mnist", "multi_fashion_mnist"), strict=True):
         data = multi_images(*family.FAMILY[name], small)
         assert f"written to {small / name}.npz: 40 + 20 pictures, sha256 {data.digest[:16]}" in line
-        with np.load(small / f"{name}.npz") as found:
-            assert set(found) == {"train", "train_labels", "test", "test_labels"}
-            assert all((found[key] == getattr(data, key).numpy()).all() for key in found)
+        with np.load(small / f"{name}.npz") as arrays:
+            assert set(arrays) == {"train", "train_labels", "test", "test_labels"}
+            assert all((arrays[key] == getattr(data, key).numpy()).all() for key in arrays)
 
 
 @pytest.mark.parametrize("damage", ["missing", "truncated"])
 def test_download(damage: str, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a mirror sends is stored, checked and read; of the other files nothing is asked."""
+    """A mirror's file is stored, checked and read; the other files are not requested."""
     target = tmp_path / "target"
     source = raw(small)
     shutil.copytree(source, raw(target))

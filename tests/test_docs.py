@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ from mobench.config.overrides import normalise
 from mobench.config.schema import conf_dir
 from mobench.jobs.store import JobFolder
 from mobench.sweep.planner import Planner, Use
-from tests.conftest import REPOSITORY, Result, Run, environment
+from tests.conftest import REPOSITORY, Result, Run, environment, process
 
 DOCS = REPOSITORY / "docs"
 TUTORIAL = DOCS / "tutorial.md"
@@ -47,9 +46,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def commands(page: Path) -> Iterator[tuple[list[str], bool]]:
-    """Arguments of each `mobench` line of a page's shell blocks,
-    and whether the page says that it is refused.
-    """
+    """Arguments of each `mobench` line of a page's shell blocks, and whether it is refused."""
     for block in blocks(page, "bash"):
         for line in block.splitlines():
             words = shlex.split(line, comments=True)
@@ -103,7 +100,7 @@ def test_the_page_on_training_loops(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (ends[:-1, 1] < ends[1:, 1]).all()
     ratio = ends[:, 1] / ends[:, 0]
     wanted = [w / (1 - w) for w, _ in scope["preferences"]]
-    assert all(0.5 < found / ray < 2.0 for found, ray in zip(ratio.tolist(), wanted, strict=True)), ratio
+    assert all(0.5 < share / ray < 2.0 for share, ray in zip(ratio.tolist(), wanted, strict=True)), ratio
     assert scope["weights"].shape == (100, 3)
     assert sorted(scope["rows"]["seed"]) == [0, 1]
     assert {path.name for path in tmp_path.glob("runs/*/best.pt")} == {"best.pt"}
@@ -173,7 +170,7 @@ def test_the_page_on_an_afternoon(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert set(rows["kept"]) <= {0, 19, 38, 57}
     x, digit, _ = scope["load"]("validation")
     accuracy = (scope["net"](x)[0].argmax(1) == digit).float().mean().item()
-    assert any(abs(accuracy - found) < 1e-6 for found in rows["accuracy"])
+    assert any(abs(accuracy - final) < 1e-6 for final in rows["accuracy"])
     assert (tmp_path / "front.pdf").exists()
 
 
@@ -259,12 +256,12 @@ def planned_here() -> Iterator[tuple[str, list[str]]]:
 def official(words: list[str]) -> tuple[str, ...]:
     """The official data sets that a command names: those in the file of its data=NAME."""
     chosen = [word.split("=", 1)[1] for word in words if word.startswith("data=")]
-    named = [
+    in_configs = [
         str(v)
         for name in chosen
         for v in yaml.safe_load((conf_dir() / f"data/{name}.yaml").read_text()).values()
     ]
-    return tuple(name for name in OFFICIAL if name in named or name in chosen)
+    return tuple(name for name in OFFICIAL if name in in_configs or name in chosen)
 
 
 def is_artifact(words: list[str]) -> bool:
@@ -272,15 +269,8 @@ def is_artifact(words: list[str]) -> bool:
 
 
 OFFICIAL = (
-    "mnist",
-    "fashion_mnist",
-    "cifar10",
-    "cifar100",
-    "rf1",
-    "celeba",
-    "speech_small",
-    "librispeech_aishell",
-)
+    "mnist", "fashion_mnist", "cifar10", "cifar100", "rf1", "celeba", "speech_small", "librispeech_aishell",
+)  # fmt: skip
 COMMANDS = [pytest.param(words, id=f"{page}: {shlex.join(words)}") for page, words in planned_here()]
 WITH_DATA = [
     pytest.param(*case.values, id=case.id, marks=pytest.mark.data(*official(case.values[0])))
@@ -292,12 +282,12 @@ WITH_DATA = [
 def test_files_that_the_pages_name_exist() -> None:
     """Guides may name files that their reader writes; every other path is one of the repository."""
     guides = {"plugins.md", "tutorial.md", "running.md", "CONTRIBUTING.md", *GENERATED}
-    named = re.compile(r"\b(?:mobench|experiments|tests|conf)/[\w/]+\.(?:py|yaml|csv|md)\b")
+    pattern = re.compile(r"\b(?:mobench|experiments|tests|conf)/[\w/]+\.(?:py|yaml|csv|md)\b")
     gone = [
         f"{page.name}: {path}"
         for page in PAGES
         if page.name not in guides
-        for path in named.findall(page.read_text())
+        for path in pattern.findall(page.read_text())
         if not (REPOSITORY / path).exists()
     ]
     assert not gone
@@ -327,11 +317,7 @@ def test_every_command_can_be_planned(
 
 @pytest.mark.parametrize("words", WITH_DATA)
 def test_every_command_on_official_data_can_be_planned(
-    words: list[str],
-    planner: Planner,
-    data_folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    words: list[str], planner: Planner, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sizes and classes of the official sets fit too."""
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
@@ -347,27 +333,9 @@ def test_every_command_on_official_data_can_be_planned(
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("sphinx", reason="pip install '.[docs]'")
     out = tmp_path_factory.mktemp("site")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "sphinx",
-            "-W",
-            "--keep-going",
-            "-q",
-            "-b",
-            "html",
-            "-d",
-            f"{out}/trees",
-            str(DOCS),
-            f"{out}/html",
-        ],
-        env=environment(out),
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
+    options = ["-W", "--keep-going", "-q", "-b", "html", "-d", f"{out}/trees"]
+    line = [sys.executable, "-m", "sphinx", *options, str(DOCS), f"{out}/html"]
+    done = process(line, 400, env=environment(out))
     # a warning is an error: missing pages, links and anchors among them
     assert done.returncode == 0, done.stderr
     return out / "html"
@@ -390,8 +358,8 @@ def test_the_site(site: Path) -> None:
     assert all(f'id="{name}"' in reference for name in linked)
     groups = ("problem", "algorithm", "oracle", "constraint", "space")
     files = [path for group in groups for path in (REPOSITORY / "conf" / group).rglob("*.yaml")]
-    named = {t for path in files for t in re.findall(r"^_target_: (mobench\.\S+)", path.read_text(), re.M)}
-    assert len(named) <= len(linked)
+    targets = {t for path in files for t in re.findall(r"^_target_: (mobench\.\S+)", path.read_text(), re.M)}
+    assert len(targets) <= len(linked)
     # the paper's pages are those of the experiments
     experiments = {path.name for path in (REPOSITORY / "conf" / "experiment").iterdir() if path.is_dir()}
     assert experiments == {path.stem for path in DOCS.glob("papers/*.md")}

@@ -22,17 +22,17 @@ from mobench.cli.doctor import MISSING, OK, PROBLEM, Check, Line
 from mobench.data.fewshot import load_fewshot
 from mobench.data.images import OFFICIAL, load_images
 from mobench.errors import DataError
-from tests.conftest import environment
+from tests.conftest import environment, process
 
 OTHERS = ("cifar100", "rf1", "celeba", "speech_small", "librispeech_aishell")
 
 
 def look(check: Check) -> dict[str, Line]:
     """name -> line; no name comes twice."""
-    found = list(doctor.examined(check, check.__name__))
-    assert len({line.name for line in found}) == len(found)
-    assert all(line.state in (OK, MISSING, PROBLEM) and line.text for line in found)
-    return {line.name: line for line in found}
+    lines = list(doctor.examined(check, check.__name__))
+    assert len({line.name for line in lines}) == len(lines)
+    assert all(line.state in (OK, MISSING, PROBLEM) and line.text for line in lines)
+    return {line.name: line for line in lines}
 
 
 def raising(error: BaseException) -> Any:
@@ -79,12 +79,12 @@ def test_the_outputs_folder(
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(root / where))
     if patched is not None:
         monkeypatch.setattr(*patched)
-    found = look(doctor.outputs)
+    lines = look(doctor.outputs)
     expected = {name: PROBLEM if name in ill else OK for name in ("disk", "outputs", "locks")}
-    assert {name: line.state for name, line in found.items()} == expected
-    told = [found[name].text for name in ill if words in found[name].text]
-    assert bool(told) == bool(ill), found
-    assert all("MOBENCH_OUTPUTS=DIR" in text or "free space" in text for text in told)
+    assert {name: line.state for name, line in lines.items()} == expected
+    problems = [lines[name].text for name in ill if words in lines[name].text]
+    assert bool(problems) == bool(ill), lines
+    assert all("MOBENCH_OUTPUTS=DIR" in text or "free space" in text for text in problems)
     assert [path.name for path in root.iterdir()] == ["file"]
 
 
@@ -108,9 +108,9 @@ def test_devices(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
-    found = look(doctor.devices)
-    assert (found["cpu"].state, found["gpu"].state) == (OK, state)
-    assert words in found["gpu"].text
+    lines = look(doctor.devices)
+    assert (lines["cpu"].state, lines["gpu"].state) == (OK, state)
+    assert words in lines["gpu"].text
 
 
 def test_packages_and_optional_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,19 +118,19 @@ def test_packages_and_optional_parts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     from mobench.system import provenance
 
     monkeypatch.setattr(provenance, "versions", lambda: {"torch": "2.10", "moocore": "not installed"})
-    found = look(doctor.packages)
-    assert (found["torch"].state, found["moocore"].state) == (OK, PROBLEM)
-    assert "`pip install moocore`" in found["moocore"].text
+    lines = look(doctor.packages)
+    assert (lines["torch"].state, lines["moocore"].state) == (OK, PROBLEM)
+    assert "`pip install moocore`" in lines["moocore"].text
     (tmp_path / "surely_no_package").mkdir()  # as W&B leaves one where it runs
     monkeypatch.syspath_prepend(str(tmp_path))
     assert not doctor._installed("surely_no_package")
     monkeypatch.setattr(
         doctor, "find_spec", lambda name: None if name == "submitit" else SimpleNamespace(origin="x")
     )
-    found = look(doctor.optional)
-    states = {name: found[name].state for name in ("joblib", "submitit", "learn2learn")}
+    lines = look(doctor.optional)
+    states = {name: lines[name].state for name in ("joblib", "submitit", "learn2learn")}
     assert states == {"joblib": OK, "submitit": MISSING, "learn2learn": OK}
-    assert "`pip install '.[slurm]'`" in found["submitit"].text
+    assert "`pip install '.[slurm]'`" in lines["submitit"].text
 
 
 @pytest.mark.parametrize("where", ["environment", "netrc", ""])
@@ -200,7 +200,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def wanted_by_the_loader(name: str, root: Path) -> bool:
-    """Whether reading fails for want of a file; files of no content fail otherwise."""
+    """Tells whether reading fails for want of a file; files of no content fail otherwise."""
     with pytest.raises(DataError) as caught:
         (load_fewshot if name == "cifar100" else load_images)(name, root)
     return f"data={name} needs" in str(caught.value)
@@ -210,10 +210,10 @@ def wanted_by_the_loader(name: str, root: Path) -> bool:
 def test_no_data(there: bool, here: Path) -> None:
     if not there:
         here.rmdir()
-    found = look(doctor.data)
-    assert found.pop("digits").state == OK
-    assert list(found) == [*OFFICIAL, *OTHERS]
-    for name, line in found.items():
+    lines = look(doctor.data)
+    assert lines.pop("digits").state == OK
+    assert list(lines) == [*OFFICIAL, *OTHERS]
+    for name, line in lines.items():
         assert line.state == MISSING
         assert f"data={name} needs it" in line.text
         assert str(here) in line.text
@@ -288,10 +288,7 @@ def test_exit_code_and_reason(
 def run(root: Path, *arguments: str, **extra: str) -> subprocess.CompletedProcess[str]:
     """Python in a process of its own, where there is no data."""
     env = environment(root, MOBENCH_DATA=str(root / "none"), **extra)
-    command = [sys.executable, *arguments]
-    return subprocess.run(
-        command, env=env, capture_output=True, text=True, timeout=120, check=False, cwd=root
-    )
+    return process([sys.executable, *arguments], env=env, cwd=root)
 
 
 def test_this_machine(root: Path) -> None:
@@ -307,11 +304,11 @@ def test_this_machine(root: Path) -> None:
     assert key not in done.stdout
     *lines, last = done.stdout.splitlines()
     assert last.startswith("Jobs can run here")
-    found = {line.split()[0]: line.split(maxsplit=2)[1:] for line in lines}
+    states = {line.split()[0]: line.split(maxsplit=2)[1:] for line in lines}
     for name in ("python", "torch", "commit", "cpu", "gpu", "disk", "outputs", "locks", "digits", "W&B"):
-        assert found[name][0] == OK, found[name]
-    assert {"joblib", "submitit", "learn2learn", "slurm", *OFFICIAL, *OTHERS} <= set(found)
-    for name, (state, text) in found.items():
+        assert states[name][0] == OK, states[name]
+    assert {"joblib", "submitit", "learn2learn", "slurm", *OFFICIAL, *OTHERS} <= set(states)
+    for name, (state, text) in states.items():
         assert state == OK or any(hint in text for hint in ("`", "=")), f"{name} says not what to do: {text}"
     assert list(root.iterdir()) == []
 

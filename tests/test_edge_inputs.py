@@ -81,10 +81,10 @@ def test_paths_of_runs_that_ended_early_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "shown"), [(0.9999, "99.99 %"), (0.0004, "0.04 %"), (1.0, "100 %"), (1 - 1e-9, "99.9999999 %")]
+    ("share", "text"), [(0.9999, "99.99 %"), (0.0004, "0.04 %"), (1.0, "100 %"), (1 - 1e-9, "99.9999999 %")]
 )
-def test_a_share_that_is_not_all_is_not_written_as_all(share: float, shown: str) -> None:
-    assert percent(share) == shown
+def test_a_share_that_is_not_all_is_not_written_as_all(share: float, text: str) -> None:
+    assert percent(share) == text
 
 
 def test_a_nan_is_neither_the_smallest_nor_the_largest() -> None:
@@ -120,31 +120,23 @@ def test_projection_onto_a_simplex_of_size_zero() -> None:
 @pytest.mark.parametrize("check", [Count({}), Equal({}, {}), AllOf()])
 def test_a_check_of_nothing_does_not_hold(check: Any) -> None:
     assert check.holds is False
-    assert Count({}, at_most=0).holds is True  # none was asked for
-
-
-@pytest.mark.parametrize("setting", [{"gamma_decay": 0.5}, {"warm_steps": 3}])
-def test_what_the_public_code_has_not_is_refused(setting: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="be 0 with ferero_public_code"):
-        PublicCodeFERERO(**setting)
+    assert Count({}, at_most=0).holds is True  # none is required
 
 
 @pytest.mark.parametrize(
-    ("setting", "words"),
+    ("call", "words"),
     [
-        ({"inner_step": 0.0}, r"inner_step=0\.0 must be > 0"),
-        ({"inner_step": float("inf")}, "must be > 0, and finite"),
-        ({"inner_tolerance": float("nan")}, "inner_tolerance=nan must be >= 0"),
+        (lambda: PublicCodeFERERO(gamma_decay=0.5), "be 0 with ferero_public_code"),
+        (lambda: PublicCodeFERERO(warm_steps=3), "be 0 with ferero_public_code"),
+        (lambda: FERERO(subproblem="pgd", inner_step=0.0), r"inner_step=0\.0 must be > 0"),
+        (lambda: FERERO(subproblem="pgd", inner_step=float("inf")), "must be > 0, and finite"),
+        (lambda: FERERO(subproblem="pgd", inner_tolerance=float("nan")), "inner_tolerance=nan must be >= 0"),
+        (lambda: error_rate("per", ["a"], ["a"]), "kind"),
     ],
 )
-def test_settings_of_fereros_inner_loop(setting: dict[str, Any], words: str) -> None:
+def test_refused_with_the_reason(call: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        FERERO(subproblem="pgd", **setting)
-
-
-def test_an_error_rate_of_another_kind() -> None:
-    with pytest.raises(ConfigError, match="kind"):
-        error_rate("per", ["a"], ["a"])
+        call()
 
 
 def test_phase_one_has_its_share_of_the_steps() -> None:
@@ -164,12 +156,12 @@ def test_a_diverged_run_leaves_its_set(algorithm: str) -> None:
     """It stays at a finite value, and once went on to serve an objective there."""
     pair = mobench.objectives(KINKED, start=[[0.0, 0.0], [0.5, 0.5]])
     other = mobench.objectives(KINKED, start=[0.5, 0.5])
-    given: dict[str, Any] = {"algorithm": algorithm, "steps": 50, "seeds": [0]}
+    options: dict[str, Any] = {"algorithm": algorithm, "steps": 50, "seeds": [0]}
     if algorithm == "hv_gradient":
-        given["algorithm.reference"] = [1.1, 1.1]
+        options["algorithm.reference"] = [1.1, 1.1]
     with pytest.warns(UserWarning, match="1 of 2 runs"):
-        both = mobench.run(problem=pair, preferences=2, **given)
-    alone = mobench.run(problem=other, preferences=1, **given)
+        both = mobench.run(problem=pair, preferences=2, **options)
+    alone = mobench.run(problem=other, preferences=1, **options)
     assert both["status"].tolist() == ["diverged", "done"]
     columns = ["f_1", "f_2"]
     assert np.allclose(both.loc[1, columns].to_numpy(float), alone.loc[0, columns].to_numpy(float), atol=1e-3)
@@ -178,18 +170,12 @@ def test_a_diverged_run_leaves_its_set(algorithm: str) -> None:
 def test_the_state_of_a_diverged_run_rests_as_it_does_alone() -> None:
     """Beside a neighbour its weights once went on from the gradients of its last iterate (0.878)."""
     f = [lambda x: (x[0] ** 2 - 1) ** 2, lambda x: 3 * (x[0] - 2) ** 4]
-    given: dict[str, Any] = {
-        "algorithm": "moco",
-        "oracle": "exact",
-        "steps": 60,
-        "seeds": [0],
-        "algorithm.step_size": 0.01,
-        "algorithm.weight_step": 1e-72,
-    }
+    options: dict[str, Any] = {"algorithm": "moco", "oracle": "exact", "steps": 60, "seeds": [0]}
+    options |= {"algorithm.step_size": 0.01, "algorithm.weight_step": 1e-72}
     with pytest.warns(UserWarning, match="1 of 2 runs"):
-        pair = mobench.run(problem=mobench.objectives(f, start=[[0.3], [60.0]]), preferences=2, **given)
+        pair = mobench.run(problem=mobench.objectives(f, start=[[0.3], [60.0]]), preferences=2, **options)
     with pytest.warns(UserWarning, match="1 of 1 run"):
-        alone = mobench.run(problem=mobench.objectives(f, start=[60.0]), preferences=1, **given)
+        alone = mobench.run(problem=mobench.objectives(f, start=[60.0]), preferences=1, **options)
     assert pair["status"].tolist() == ["done", "diverged"]
     assert 0.51 < alone.loc[0, "lambda_1"] < 0.6
     assert pair.loc[1, "lambda_1"] == pytest.approx(alone.loc[0, "lambda_1"], rel=1e-9)

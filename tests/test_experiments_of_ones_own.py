@@ -1,6 +1,4 @@
-"""Experiment files of a user's own: single jobs, sweeps and lists of jobs,
-found by --config-dir and hydra.searchpath.
-"""
+"""Experiment files of a user: jobs, sweeps and lists, by --config-dir and hydra.searchpath."""
 
 from __future__ import annotations
 
@@ -91,8 +89,8 @@ def test_one_job(mobench: Run, conf: Path, monkeypatch: pytest.MonkeyPatch, way:
 def test_a_sweep_in_the_file(mobench: Run, conf: Path) -> None:
     result = mobench("+experiment=group/swept", "--config-dir", str(conf), "logger=local")
     assert result.code == 0, result.err
-    found = {(f.key.split("-")[1], f.config()["algorithm"]["step_size"]) for f in result.folders}
-    assert found == {("ls", 0.1), ("ls", 0.2), ("mgda", 0.1), ("mgda", 0.2)}
+    jobs = {(f.key.split("-")[1], f.config()["algorithm"]["step_size"]) for f in result.folders}
+    assert jobs == {("ls", 0.1), ("ls", 0.2), ("mgda", 0.1), ("mgda", 0.2)}
     # a value on the command line takes the place of the file's
     root = result.root.parent / "narrowed"
     said = ["algorithm=epo", "algorithm.step_size=0.3", "steps=2"]
@@ -106,10 +104,10 @@ def test_jobs_in_the_file(mobench: Run, conf: Path) -> None:
     result = mobench("+experiment=group/listed", "seeds=[0,1]", "--config-dir", str(conf), "logger=local")
     assert result.code == 0, result.err
     assert result.out.startswith("2 jobs, 0 already finished, 2 to run")
-    found = {f.key.split("-")[1]: f.config() for f in result.folders}
-    assert sorted(found) == ["epo", "ls"]
-    assert {(c["steps"], tuple(c["seeds"])) for c in found.values()} == {(3, (0, 1))}
-    assert found["epo"]["algorithm"]["step_size"] == 0.05
+    configs = {f.key.split("-")[1]: f.config() for f in result.folders}
+    assert sorted(configs) == ["epo", "ls"]
+    assert {(c["steps"], tuple(c["seeds"])) for c in configs.values()} == {(3, (0, 1))}
+    assert configs["epo"]["algorithm"]["step_size"] == 0.05
     assert not (result.root / "artifacts").exists()
     fixed = mobench("+experiment=group/listed", "algorithm=mgda", "--config-dir", str(conf))
     fixed.refused("The experiment fixes algorithm=ls for its job 'plain'")
@@ -174,13 +172,13 @@ def test_the_files_of_the_documentation(
     lines += [
         line.replace("$PWD", str(tmp_path)) for line in page.splitlines() if "+experiment=compared" in line
     ]
-    found = []
+    methods = []
     for line in (line for line in lines if line.startswith("mobench ")):
         words = [word for word in shlex.split(line)[1:] if not word.startswith("hydra/launcher")]
-        result = mobench(*words, "steps=2", "logger=local", root=tmp_path / f"outputs{len(found)}")
+        result = mobench(*words, "steps=2", "logger=local", root=tmp_path / f"outputs{len(methods)}")
         assert result.code == 0, result.err
-        found.append({folder.key.split("-")[1] for folder in result.folders})
-    assert found == [{"epo"}, {"epo", "ls"}]
+        methods.append({folder.key.split("-")[1] for folder in result.folders})
+    assert methods == [{"epo"}, {"epo", "ls"}]
 
 
 def test_help_and_completion_know_them(mobench: Run, conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +188,7 @@ def test_help_and_completion_know_them(mobench: Run, conf: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "suggestion"),
     [
         ("mobench bundle ferero/table1", "ferero/table1 ferero/table10 ferero/table11"),
         ("mobench status mobl/th", "mobl/theory"),
@@ -203,6 +201,6 @@ def test_help_and_completion_know_them(mobench: Run, conf: Path, monkeypatch: py
         ("mobench algorithm=fe", None),  # Hydra's own
     ],
 )
-def test_completion(line: str, found: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion(line: str, suggestion: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMP_LINE", line)
-    assert completion.answer(["query=bash"]) == found
+    assert completion.answer(["query=bash"]) == suggestion

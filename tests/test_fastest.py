@@ -1,4 +1,4 @@
-"""Which implementation a device computes fastest: measured once, stored, the same in every later process."""
+"""The fastest implementation on a device is measured once, stored, and the same in later processes."""
 
 from __future__ import annotations
 

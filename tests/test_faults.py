@@ -25,9 +25,7 @@ def test_truncated_rows_of_an_artifact_are_one_message(mobench: Run) -> None:
 
 @pytest.mark.parametrize("jump", [-86400.0, 86400.0])
 def test_clock_that_jumps(mobench: Run, monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
-    """Times come from a clock that nobody sets;
-    the row of a job that lived through a jump is as any other.
-    """
+    """Times come from a clock that nobody sets; a job's row after a jump is as any other."""
     calls = [0]
     clock = time.time
 

@@ -141,8 +141,8 @@ def test_parameters_are_those_of_torch_in_its_order() -> None:
     for k in range(3):
         plain_net = module(theta[k], 6, 5)
         assert net.shapes == [tuple(p.shape) for p in plain_net.parameters()]
-        for found, p in zip(net.split(theta), plain_net.parameters(), strict=True):
-            assert torch.equal(found[k], p)
+        for part, p in zip(net.split(theta), plain_net.parameters(), strict=True):
+            assert torch.equal(part[k], p)
         close(net.logits(theta, x)[k], plain_net(x[k]).detach(), 1e-14)
 
 
@@ -203,8 +203,8 @@ def test_starts() -> None:
     assert torch.equal(theta[0], theta[2])  # all preferences of a seed
     assert not torch.equal(theta[0], theta[1])
     assert torch.equal(p.initial(runs.take([3]))[0], theta[3])
-    own = tiny(start={"kind": "default", "per_preference": True}).initial(runs)
-    assert len({tuple(row[:5].tolist()) for row in own}) == 4
+    starts = tiny(start={"kind": "default", "per_preference": True}).initial(runs)
+    assert len({tuple(row[:5].tolist()) for row in starts}) == 4
     for parameter, bound in zip(p.network.split(theta), [1 / 7, 1 / 7, 50**-0.5, 50**-0.5], strict=True):
         flat = parameter[0].flatten().abs()
         assert bound * (1 - 8 / len(flat)) < flat.max() <= bound  # as PyTorch's layers: 1 / sqrt(fan in)
@@ -272,28 +272,19 @@ def compare(
     for r, seed in enumerate(SEEDS):
         clients = [plain_loops.mlp_client(x, y, 8, 10) for x, y in by_hand(p, seed, "train")]
         batches = None if batch_size is None else lambda t, r=r: rows_of(oracle, r, t - 1)
-        found = plain_loops.trajectory(
-            method.reference,
-            path[r, 0].numpy(),
-            clients,
-            ROUNDS,
-            eta=ETA,
-            tau=TAU,
-            batches=batches,
-            offset=0.0,
-            client_loss="ell" if loss == "running" else loss,
-            **method.options,
-        )
-        np.testing.assert_allclose(path[r].numpy(), found.thetas, rtol=0, atol=atol)
+        start = (method.reference, path[r, 0].numpy(), clients, ROUNDS)
+        rules = {"batches": batches, "offset": 0.0, "client_loss": "ell" if loss == "running" else loss}
+        plain_path = plain_loops.trajectory(*start, eta=ETA, tau=TAU, **rules, **method.options)
+        np.testing.assert_allclose(path[r].numpy(), plain_path.thetas, rtol=0, atol=atol)
         for rule, expected in (
-            ("mean", found.mean),
-            ("adaptive", found.adaptive),
-            ("last", found.thetas[-1]),
+            ("mean", plain_path.mean),
+            ("adaptive", plain_path.adaptive),
+            ("last", plain_path.thetas[-1]),
         ):
             if rule in answers:
                 np.testing.assert_allclose(answers[rule][r].numpy(), expected, rtol=0, atol=atol)
-        assert np.abs(found.thetas[-1] - found.thetas[0]).max() > 1e-2
-        out.append(found)
+        assert np.abs(plain_path.thetas[-1] - plain_path.thetas[0]).max() > 1e-2
+        out.append(plain_path)
     return out
 
 
@@ -377,17 +368,15 @@ def test_fedfv_on_conflicts(alpha: float, P: int) -> None:
     J[2, 3] = -J[2, 1]  # opposite ones
     F[3, 1] = F[3, 4]  # a tie: the smaller index first
     for external, t in ((0, 5), (1, 0), (3, 1), (3, 2), (3, 5)):
-        found = server_step(FedFV(step_size=ETA, alpha=alpha, external_from=external), F, J, t)
+        step = server_step(FedFV(step_size=ETA, alpha=alpha, external_from=external), F, J, t)
         expected = reference_step("fedfv", F, J, t, alpha=alpha, tau_fv=external)
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-    assert (found[1] == 0).all()
+        torch.testing.assert_close(step, expected, rtol=0, atol=1e-12)
+    assert (step[1] == 0).all()
     assert ((J @ J.mT) < 0).any()
 
 
 def test_fedfv_where_gradients_cancel() -> None:
-    """The mean is 0, and |mean|^2 of the Gram matrix what rounding leaves, of either sign: no step,
-    and a finite one.
-    """
+    """The mean is 0, and |mean|^2 of the Gram matrix is rounding of either sign: a finite step of 0."""
     rng = np.random.default_rng(0)
     J = rng.standard_normal((200, 3, 5))
     J[:, 2] = -J[:, 0] - J[:, 1]
@@ -406,8 +395,8 @@ def test_fedmgda_on_conflicts(epsilon: float, rule: str) -> None:
     F, J = round_of(int(100 * epsilon))
     J[0, 2] = 0.0
     expected = reference_step("fedmgda", F, J, eps=epsilon, step=rule, server_lr=ETA)
-    found = server_step(FedMGDAPlus(step_size=ETA, epsilon=epsilon, step_rule=rule), F, J)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    step = server_step(FedMGDAPlus(step_size=ETA, epsilon=epsilon, step_rule=rule), F, J)
+    torch.testing.assert_close(step, expected, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("q", [0.0, 0.1, 1.0, 5.0])
@@ -448,20 +437,14 @@ def one_batch(p: FederatedImages, runs: Runs, size: int = 6) -> LocalBatch:
 def test_executions_give_the_same_gradients(kind: str, batched: bool, dtype: torch.dtype) -> None:
     runs = many_runs()
     y = torch.randn(4, M, tiny().dim, dtype=F64, generator=torch.Generator().manual_seed(0)).to(dtype)
-    found = {}
-    for execution, at_once in (
-        ("loop", None),
-        ("batched", None),
-        ("batched", 1),
-        ("batched", 2),
-        ("batched", 3),
-    ):
+    gradients = {}
+    for execution, at_once in (("loop", None), *(("batched", count) for count in (None, 1, 2, 3))):
         p = tiny(kind, execution=execution, max_batch_runs=at_once)
         batch = one_batch(p, runs) if batched else None
-        found[execution, at_once] = p.bind(runs).local_gradients(y, batch)
-    F, rows = found["loop", None]
+        gradients[execution, at_once] = p.bind(runs).local_gradients(y, batch)
+    F, rows = gradients["loop", None]
     assert F.dtype == rows.dtype == dtype
-    for G, others in found.values():
+    for G, others in gradients.values():
         close(G, F, 1e-10 if dtype == F64 else 1e-5)
         close(others, rows, 1e-10 if dtype == F64 else 1e-5)
     for r in range(4):
@@ -492,7 +475,7 @@ def test_steps_by_products_of_images_are_steps_by_gradients(
     runs = many_runs()
     taken = []
     descent = MLP.descent
-    monkeypatch.setattr(MLP, "descent", lambda *given: taken.append(len(given[1])) or descent(*given))
+    monkeypatch.setattr(MLP, "descent", lambda *args: taken.append(len(args[1])) or descent(*args))
     baseline = torch.tensor([[2.6], [3.0], [4.0], [2.8]], dtype=F64)
     points = {}
     for execution in ("loop", "batched"):
@@ -731,8 +714,8 @@ def test_the_slope_enters_each_local_step(tau: int, same: bool) -> None:
             theta[r].numpy(), clients, ETA, tau, transform=plain_loops.propfair_transform(3.0)
         )
         np.testing.assert_allclose(inside.jacobian()[r].numpy(), local.g, rtol=0, atol=1e-12)
-        shown = [np.mean([plain_loops.propfair_transform(3.0)(f)[0] for f in met]) for met in local.met]
-        np.testing.assert_allclose(inside.F[r].numpy(), shown, rtol=1e-12)
+        slopes = [np.mean([plain_loops.propfair_transform(3.0)(f)[0] for f in met]) for met in local.met]
+        np.testing.assert_allclose(inside.F[r].numpy(), slopes, rtol=1e-12)
 
 
 CAPPED = LeastSquares(n=4, tasks=2, samples=30, caps=[2.0, None])
@@ -795,29 +778,23 @@ def test_hessians_of_transformed_objectives_are_refused() -> None:
 # --- evaluation ---------------------------------------------------------------------------------------------
 
 COLUMNS = {
-    "average_accuracy",
-    "client_accuracy",
-    "accuracy_parity",
-    "agnostic_loss",
-    "worst_train_loss",
+    "average_accuracy", "client_accuracy", "accuracy_parity", "agnostic_loss", "worst_train_loss",
     "train_accuracy",
-}
+}  # fmt: skip
 
 
 def measured(p: FederatedImages, theta: Tensor, seed: int) -> tuple[dict[str, float], list[float]]:
-    """One run's columns and training losses: one module, one client,
-    one image after the other in torch's own functions.
-    """
+    """One run's columns and training losses by one module, client by client, in torch's own functions."""
     side = 28 // p.shrink
     net = module(theta, side * side, p.hidden)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for split in ("train", "test"):
         data = [(torch.from_numpy(x), torch.from_numpy(y)) for x, y in by_hand(p, seed, split)]
         with torch.no_grad():
             loss = [float(torch.nn.functional.cross_entropy(net(x), y)) for x, y in data]
             right = [int((net(x).argmax(1) == y).sum()) for x, y in data]
-        found[split] = loss, right, [len(y) for _, y in data]
-    loss, right, n = found["test"]
+        results[split] = loss, right, [len(y) for _, y in data]
+    loss, right, n = results["test"]
     accuracy = [100.0 * a / b for a, b in zip(right, n, strict=True)]
     mean = sum(accuracy) / len(accuracy)
     return {
@@ -825,9 +802,9 @@ def measured(p: FederatedImages, theta: Tensor, seed: int) -> tuple[dict[str, fl
         "client_accuracy": mean,
         "accuracy_parity": (sum((a - mean) ** 2 for a in accuracy) / len(accuracy)) ** 0.5,
         "agnostic_loss": max(loss),
-        "worst_train_loss": max(found["train"][0]),
-        "train_accuracy": 100.0 * sum(found["train"][1]) / sum(found["train"][2]),
-    }, found["train"][0]
+        "worst_train_loss": max(results["train"][0]),
+        "train_accuracy": 100.0 * sum(results["train"][1]) / sum(results["train"][2]),
+    }, results["train"][0]
 
 
 @pytest.mark.parametrize("shrink", [4, 3])
@@ -860,17 +837,17 @@ def test_residual_networks_are_evaluated_together_as_one_by_one(
     monkeypatch.setattr("mobench.problems.federated_images.EVALUATED", 5)
     monkeypatch.setattr("mobench.problems.federated_images.PICTURES", 12)  # two or three batches at a time
     runs = Runs.product(spread(2, M), [25, 0]).take([3, 0, 1])
-    found = []
+    columns = []
     for execution in ("loop", "batched"):
         p = tiny("partial", model="resnet_tiny", execution=execution, max_batch_runs=at_once).bind(runs)
         theta = p.initial(runs)
         values = p.values(theta)
-        found.append({"values": values, **p.columns(theta, values)})
-    assert set(found[0]) == {"values", *COLUMNS}
+        columns.append({"values": values, **p.columns(theta, values)})
+    assert set(columns[0]) == {"values", *COLUMNS}
     assert all(len(i) > 5 for seed in p.seeds for i in p.split_of(seed).train), "one batch is all"
     assert len(p._batches("train", 5)) > 1, "all batches have one size"
-    for name, expected in found[0].items():
-        close(found[1][name], expected, 1e-12)
+    for name, expected in columns[0].items():
+        close(columns[1][name], expected, 1e-12)
 
 
 def test_an_evaluation_is_remembered_for_the_same_tensor_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -929,29 +906,18 @@ def test_identity_of_a_job(tmp_path: Path) -> None:
     def folder(**changes: Any) -> str:
         return folder_of(make_job(changed(base, changes)), tmp_path).path.name
 
-    own = folder()
+    identity = folder()
     for key, value in (
         ("problem.data_root", "/somewhere"), ("problem.execution", "loop"), ("problem.execution", "batched"),
         ("problem.max_batch_runs", 1), ("data_root", "/else"), ("hardware.max_batch_runs", 2),
     ):  # fmt: skip
-        assert folder(**{key: value}) == own, key
-    changes = {
-        "problem.data": "digits_hard",
-        "problem.train_size": 200,
-        "problem.test_size": 100,
-        "problem.hidden": 9,
-        "problem.partition": "stratified",
-        "problem.clients": 5,
-        "problem.classes_per_client": 2,
-        "problem.shrink": 2,
-        "problem.rotations": [0] * 10,
-        "oracle.batch_size": 4,
-        "oracle.local_steps": 3,
-        "oracle.local_step": 0.2,
-        "oracle.client_loss": "at_end",
-        "seeds": [1],
-    }
-    assert len({own, *(folder(**{key: value}) for key, value in changes.items())}) == 1 + len(changes)
+        assert folder(**{key: value}) == identity, key
+    changes = {"problem.data": "digits_hard", "problem.train_size": 200, "problem.test_size": 100}
+    changes |= {"problem.hidden": 9, "problem.partition": "stratified", "problem.clients": 5}
+    changes |= {"problem.classes_per_client": 2, "problem.shrink": 2, "problem.rotations": [0] * 10}
+    changes |= {"oracle.batch_size": 4, "oracle.local_steps": 3, "oracle.local_step": 0.2}
+    changes |= {"oracle.client_loss": "at_end", "seeds": [1]}
+    assert len({identity, *(folder(**{key: value}) for key, value in changes.items())}) == 1 + len(changes)
 
 
 def test_a_job_and_its_facts(mobench: Run) -> None:
@@ -989,9 +955,7 @@ def test_a_job_and_its_facts(mobench: Run) -> None:
 
 
 def test_recorded_losses_are_those_of_the_clients(tmp_path: Path) -> None:
-    """Under PropFair too, where the method sees another function of them;
-    with and without record.evaluate.
-    """
+    """Under PropFair too, where the method sees another function; with and without record.evaluate."""
     for evaluate in (True, False):
         config = composed(*SMOKE, *SMALL, "algorithm=propfair", "algorithm.baseline=3.0", "seeds=[0,25]")
         config = changed(config, {"dtype": "float64", "record.evaluate": evaluate})
@@ -1015,42 +979,33 @@ def test_recorded_losses_are_those_of_the_clients(tmp_path: Path) -> None:
 
 BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "neither steps nor epochs": (
-        "ls",
-        {"oracle.local_steps": None},
+        "ls", {"oracle.local_steps": None},
         ["oracle.local_steps=None and oracle.local_epochs=None", "give only one"],
     ),
     "steps and epochs": (
-        "ls",
-        {"oracle.local_epochs": 1},
+        "ls", {"oracle.local_epochs": 1},
         ["oracle.local_steps=2 and oracle.local_epochs=1", "set the other to null"],
     ),
     "no epochs": (
-        "ls",
-        {"oracle.local_steps": None, "oracle.local_epochs": 0},
+        "ls", {"oracle.local_steps": None, "oracle.local_epochs": 0},
         ["oracle.local_epochs=0 must be at least 1"],
     ),
     "unknown key": ("ls", {"oracle.local_stepz": 3}, ["oracle.local_stepz is unknown", "local_steps"]),
     "shrink too large": ("ls", {"problem.shrink": 29}, ["problem.shrink=29 is too large", "28 x 28"]),
     "two kinds of preferences": (
-        "ls",
-        {"preferences.simplex_steps": 3},
-        ["preferences.weights", "preferences.simplex_steps"],
+        "ls", {"preferences.simplex_steps": 3}, ["preferences.weights", "preferences.simplex_steps"],
     ),
     "q": ("qffl", {"algorithm.q": -1}, ["algorithm.q=-1 must be a number >= 0"]),
     "epsilon": ("fedmgda_plus", {"algorithm.epsilon": -0.1}, ["algorithm.epsilon=-0.1 must be >= 0"]),
     "alpha": ("fedfv", {"algorithm.alpha": 1.5}, ["algorithm.alpha=1.5 must lie in [0, 1]; it is a share"]),
     "external_from": ("fedfv", {"algorithm.external_from": -1}, ["algorithm.external_from=-1 must be >= 0"]),
     "baseline": (
-        "propfair",
-        {"algorithm.baseline": 0.1},
-        ["algorithm.baseline=0.1", "0 < threshold < baseline"],
+        "propfair", {"algorithm.baseline": 0.1}, ["algorithm.baseline=0.1", "0 < threshold < baseline"],
     ),
     "threshold": (
-        "propfair",
-        {"algorithm.threshold": 0},
-        ["algorithm.threshold=0", "0 < threshold < baseline"],
+        "propfair", {"algorithm.threshold": 0}, ["algorithm.threshold=0", "0 < threshold < baseline"],
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", list(BAD))
@@ -1073,9 +1028,7 @@ def test_local_steps_refuse_batches_of_nothing() -> None:
 
 
 def test_local_steps_refuse_a_problem_that_cannot_be_differentiated() -> None:
-    """Values of many images are computed without a graph: refused when the oracle is made,
-    not in the first round.
-    """
+    """Values of many images have no graph: refused when the oracle is made, not in the first round."""
     with pytest.raises(
         CompatibilityError,
         match=r"oracle=local_steps would need a graph of all samples of MultiMNIST.*oracle=epochs",
@@ -1109,9 +1062,9 @@ def test_local_steps_stay_in_the_feasible_set() -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 10])
 def test_uniform_preferences(count: int) -> None:
-    found = resolve({"count": None, "weights": "uniform"}, count)
-    assert found.dtype == F64
-    assert torch.equal(found, torch.full((1, count), 1 / count, dtype=F64))
+    weights = resolve({"count": None, "weights": "uniform"}, count)
+    assert weights.dtype == F64
+    assert torch.equal(weights, torch.full((1, count), 1 / count, dtype=F64))
     with pytest.raises(
         PreferenceError, match=r"preferences\.weights=equal must be uniform or rows of M weights"
     ):

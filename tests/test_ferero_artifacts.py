@@ -1,6 +1,4 @@
-"""What FERERO's artifacts count as arriving, and how their verdicts come about: on made-up rows,
-so that each can fail.
-"""
+"""Arrivals and verdicts of FERERO's artifacts on made-up rows, so that each can fail."""
 
 from __future__ import annotations
 
@@ -52,34 +50,13 @@ def job(angle: Any = 0.0, distance: Any = 0.0, status: Any = "done", seeds: int 
     """Final rows of four preferences x `seeds` runs; the rest of a job as `more` has it."""
     runs = 4 * seeds
     weights = from_rays_deg(RAYS).repeat_interleave(seeds, 0).numpy()
-    rows = pd.DataFrame(
-        {
-            "run": range(runs),
-            "seed": np.tile(np.arange(seeds), 4),
-            "output": "last",
-            "preference_1": weights[:, 0],
-            "preference_2": weights[:, 1],
-            "f_1": 0.5,
-            "f_2": 0.5,
-            "angle_deg": angle,
-            "front_distance": distance,
-            "status": status,
-        }
-    )
+    rows = pd.DataFrame({"run": range(runs), "seed": np.tile(np.arange(seeds), 4), "output": "last"})
+    rows = rows.assign(preference_1=weights[:, 0], preference_2=weights[:, 1], f_1=0.5, f_2=0.5)
+    rows = rows.assign(angle_deg=angle, front_distance=distance, status=status)
     config = {"seeds": list(range(seeds)), "steps": 3, "algorithm": {}}
     complete = bool((rows["status"] == "done").all())
-    return SimpleNamespace(
-        precision="fp32",
-        **{
-            "final": rows,
-            "config": config,
-            "complete": complete,
-            "weights": weights,
-            "data": None,
-            "meta": {},
-        }
-        | more,
-    )
+    rest = {"final": rows, "config": config, "complete": complete, "weights": weights, "data": None}
+    return SimpleNamespace(precision="fp32", **rest | {"meta": {}} | more)
 
 
 def test_a_time_is_of_runs_that_finished() -> None:
@@ -127,7 +104,7 @@ def test_first_hit_is_the_first_step_near_ray_and_front() -> None:
     F = torch.from_numpy(front())[torch.from_numpy(rng.integers(0, 2001, (runs, steps)))]
     paths = F.numpy() + rng.choice([0.0, 0.05], (runs, steps, 1))
     made = job(seeds=3, paths=lambda: paths)
-    found = toy_runs.first_hit(made, angle=4.0)
+    hits = toy_runs.first_hit(made, angle=4.0)
     weights = torch.from_numpy(made.weights)
     dense = torch.from_numpy(front())
     for r in range(runs):
@@ -136,16 +113,16 @@ def test_first_hit_is_the_first_step_near_ray_and_front() -> None:
             and bool(front_distance(torch.from_numpy(paths[r, t : t + 1]), dense)[0] < 1e-2)
             for t in range(steps)
         ]
-        assert found[r] == (good.index(True) if any(good) else -1)
-    assert (found >= 0).any()
-    assert (found < 0).any()
+        assert hits[r] == (good.index(True) if any(good) else -1)
+    assert (hits >= 0).any()
+    assert (hits < 0).any()
 
 
 def test_a_rise_is_between_an_earlier_and_a_later_point() -> None:
     paths = np.zeros((4, 3, 2))
     paths[1, :, 0] = [0.5, 0.2, 0.6]  # falls, then rises by 0.4
     paths[2, :, 1] = [0.9, 0.5, 0.1]  # falls
-    paths[3, :, 0] = [0.0, 9.0, 0.0]  # an outer preference, not asked for
+    paths[3, :, 0] = [0.0, 9.0, 0.0]  # an outer preference, which does not count
     np.testing.assert_allclose(toy_runs.rises(job(seeds=1, paths=lambda: paths)), [0.4, 0.0])
 
 
@@ -191,8 +168,8 @@ def verdicts(a: Artifact) -> dict[str, str]:
     ],
 )
 def test_times_are_clearly_smaller_or_not(ratios: tuple[float, float], expected: Any) -> None:
-    named = dict(zip("ab", ratios, strict=True))
-    assert run_time.clearly_less(named, "ratio").holds == expected
+    by_method = dict(zip("ab", ratios, strict=True))
+    assert run_time.clearly_less(by_method, "ratio").holds == expected
 
 
 @pytest.mark.parametrize(
@@ -222,12 +199,12 @@ def hypervolumes(key: str, measure: str, ours: float, label: str | None = None, 
     jobs = {f"{key}_{m}": job(data=label or images.PICTURES[key], seeds=seeds) for m in images.METHODS}
     paper: dict[str, Any] = {"data": list(images.PICTURES.values()), "seeds": {f"{key}_ferero": 5}}
     a = artifact(jobs, name="table2", overrides="scale=paper", **paper)
-    shown = {m: jobs[f"{key}_{m}"] for m in images.METHODS}
-    panel = images.Panel(key, shown, (None, None))  # type: ignore[arg-type]
+    jobs_of = {m: jobs[f"{key}_{m}"] for m in images.METHODS}
+    panel = images.Panel(key, jobs_of, (None, None))  # type: ignore[arg-type]
     noise = np.linspace(-0.01, 0.01, seeds)
-    found = {"ls": 0.1 + noise, "epo": 0.1 - noise, "pmtl": 3.0 + 2 * noise, "ferero": ours + noise}
+    volumes = {"ls": 0.1 + noise, "epo": 0.1 - noise, "pmtl": 3.0 + 2 * noise, "ferero": ours + noise}
     with images.pictures_of(a, key):
-        judge_hypervolumes(a, panel, measure, found)
+        judge_hypervolumes(a, panel, measure, volumes)
     return a
 
 
@@ -306,7 +283,7 @@ def test_points_of_lost_runs_are_not_the_published_ones() -> None:
     off = {**exact, "loss": exact["loss"] + 0.1}
     assert images.at_published(off, "Multi-MNIST").holds == "partial"
     lost = {
-        measure: np.where(np.arange(3)[:, None, None] == 1, found, np.nan) for measure, found in exact.items()
+        measure: np.where(np.arange(3)[:, None, None] == 1, point, np.nan) for measure, point in exact.items()
     }
     assert images.at_published(lost, "Multi-MNIST").holds is False
 
@@ -336,12 +313,12 @@ def test_a_score_is_the_mean_over_positions(networks: pd.DataFrame) -> None:
         & networks["a"].isin([1, 2])
         & networks["b"].isin([5, 6])
     ]
-    found = positions.score(networks, "fm", recipe)
+    score = positions.score(networks, "fm", recipe)
     assert len(rows) == 4
-    assert found.loss == pytest.approx(rows["loss"].mean())
-    assert found.accuracy == pytest.approx(rows["accuracy"].mean())
+    assert score.loss == pytest.approx(rows["loss"].mean())
+    assert score.accuracy == pytest.approx(rows["accuracy"].mean())
     squares = rows["std"] ** 2 + rows["loss"] ** 2
-    assert found.error == pytest.approx(np.sqrt((squares.mean() - rows["loss"].mean() ** 2) / 20_000))
+    assert score.error == pytest.approx(np.sqrt((squares.mean() - rows["loss"].mean() ** 2) / 20_000))
 
 
 def test_a_network_of_the_authors_is_read_layer_by_layer(tmp_path: Any) -> None:
@@ -353,10 +330,10 @@ def test_a_network_of_the_authors_is_read_layer_by_layer(tmp_path: Any) -> None:
     np.savez(tmp_path / "mnist.npz", **renamed)
     theta = witnesses.network(tmp_path / "mnist.npz")
     pictures = 255 * torch.rand(5, 36, 36)
-    found = model("lenet", 2, 36).logits(theta, pictures, "loop")[0]
+    logits = model("lenet", 2, 36).logits(theta, pictures, "loop")[0]
     with torch.no_grad():
         for task, expected in enumerate(net(pictures)):
-            torch.testing.assert_close(found[task], expected, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(logits[task], expected, rtol=1e-4, atol=1e-4)
     with pytest.raises(DataError, match=r"fashion\.npz is missing"):
         witnesses.network(tmp_path / "fashion.npz")
 
@@ -425,18 +402,10 @@ def test_digits_need_a_shorter_step_of_the_multipliers(
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
 
     def trained(**gamma: float) -> tuple[pd.Series, pd.DataFrame]:
-        rows = mobench.run(
-            protocol="multi_mnist",
-            algorithm="ferero_stochastic",
-            scale="paper",
-            data="digits",
-            seeds=[0],
-            steps=10,
-            progress=False,
-            logger="local",
-            record={"every": 1, "evaluate": False, "measures": False},
-            **{f"algorithm.{key}": value for key, value in gamma.items()},
-        )
+        choices = {"protocol": "multi_mnist", "algorithm": "ferero_stochastic", "scale": "paper"}
+        settings: dict[str, Any] = {"data": "digits", "seeds": [0], "steps": 10, "progress": False}
+        settings |= {"logger": "local", "record": {"every": 1, "evaluate": False, "measures": False}}
+        rows = mobench.run(**choices, **settings, **{f"algorithm.{key}": v for key, v in gamma.items()})
         assert mobench.load(rows).config["problem"]["model"] == "lenet"
         history = mobench.load(rows).history
         return rows["status"], history.loc[history["step"] == 2, ["weight_1", "weight_2"]]
@@ -452,15 +421,9 @@ def test_digits_need_a_shorter_step_of_the_multipliers(
 
 def test_paths_of_lost_runs_are_not_drawn_and_are_no_ascent() -> None:
     """A lost run keeps its last iterate, whose losses may be anything."""
-    history = pd.DataFrame(
-        {
-            "run": [0, 1, 2] * 3,
-            "seed": 0,
-            "step": np.repeat([0, 10, 20], 3),
-            "f_1": [3.0] * 3 + [1.0] * 3 + [0.5, 0.9, 1e29],
-            "f_2": [3.0] * 3 + [1.0] * 3 + [0.8, 0.7, 1e29],
-        }
-    )
+    history = pd.DataFrame({"run": [0, 1, 2] * 3, "seed": 0, "step": np.repeat([0, 10, 20], 3)})
+    history["f_1"] = [3.0] * 3 + [1.0] * 3 + [0.5, 0.9, 1e29]
+    history["f_2"] = [3.0] * 3 + [1.0] * 3 + [0.8, 0.7, 1e29]
     final = pd.DataFrame({"run": [0, 1, 2], "status": ["done", "done", "diverged"]})
     config = {"algorithm": {"warm_steps": 10}}
     path = fig6.losses(SimpleNamespace(history=history, final=final, config=config))  # type: ignore[arg-type]
@@ -489,9 +452,7 @@ def test_lines_and_rays_are_compared_where_both_runs_finished() -> None:
 
 
 def test_a_constraint_that_does_not_hold_fails() -> None:
-    """Nearer than linear scalarization is not on the constraint;
-    a bound that nobody breaks decides nothing.
-    """
+    """Nearer than linear scalarization is not on the constraint; an idle bound decides nothing."""
 
     def judged(ours: Any, embedded: bool = False) -> dict[str, str]:
         a = artifact({}, scale="laptop", name="table3")
@@ -551,8 +512,8 @@ def test_rates_of_merits() -> None:
             [{"run": r, "seed": r, "step": T, **{f"sum_{k}": v * T**0.5 for k, v in terms.items()}}
              for r in (0, 1) for T in steps]
         )  # fmt: skip
-        found: Any = SimpleNamespace(final=pd.DataFrame({"run": [0, 1], "status": "done"}), history=rows)
-        table = rate.means(found, theorem)
+        job: Any = SimpleNamespace(final=pd.DataFrame({"run": [0, 1], "status": "done"}), history=rows)
+        table = rate.means(job, theorem)
         np.testing.assert_allclose(table.to_numpy(), value / np.sqrt(steps)[:, None] * [[1.0, 1.0]])
         assert rate.slopes(table).mean == pytest.approx(-0.5)
     for power, verdict in ((-1 / 6, "check passed"), (-0.14, "check failed")):

@@ -73,15 +73,8 @@ def solve(
     w, _, info = algorithm.weights(F, J @ J.mT, state, 0)
     d = -(w.unsqueeze(1) @ J).squeeze(1)
     failed = np.zeros(len(F), dtype=bool) if info.fail is None else info.fail.numpy()
-    return Solved(
-        F.numpy(),
-        J.numpy(),
-        w.numpy(),
-        d.numpy(),
-        {k: v.numpy() for k, v in state.items()},
-        algorithm,
-        failed,
-    )
+    arrays = {k: v.numpy() for k, v in state.items()}
+    return Solved(F.numpy(), J.numpy(), w.numpy(), d.numpy(), arrays, algorithm, failed)
 
 
 def random(R: int, M: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -97,43 +90,40 @@ def domain(s: Solved, r: int) -> tuple[np.ndarray, float]:
     return (AF, float(AF.sum())) if s.algorithm.domain == "adaptive" else (np.ones_like(AF), 1.0)
 
 
-def certificate(s: Solved, r: int) -> dict[str, float]:
-    """Primal value psi = c + |d|^2/2 of d, its constraint violations, and the gap to the best multipliers for
-    w.
-
-    Relative to the size of the terms. The multipliers with A_ag' lambda = w and the largest lambda'p are an
-    LP.
+def multipliers(
+    s: Solved, r: int, unit: float, options: dict[str, Any]
+) -> tuple[np.ndarray, np.ndarray, float, float]:
+    """G and H; and -lambda'p of the multipliers with A_ag' lambda = w (in units of `unit`) and the largest
+    lambda'p, by a linear program, and the sum of its terms.
     """
-    A = s.state["A"][r]
-    Bg = s.state["Bg"][r]
-    Bh = s.state["Bh"][r]
+    A, Bg, Bh = (s.state[key][r] for key in ("A", "Bg", "Bh"))
     G = Bg @ s.F[r] + s.state["bg"][r]
     H = Bh @ s.F[r] + s.state["bh"][r]
     a, total = domain(s, r)
+    p = np.concatenate([np.zeros(len(A)), s.algorithm.c_g * G, s.algorithm.c_h * H])
+    rows = np.vstack([np.vstack([A, Bg, Bh]).T, np.concatenate([a, np.zeros(len(G) + len(H))])])
+    bounds = [(0, None)] * (len(A) + len(G)) + [(None, None)] * len(H)
+    right = np.append(s.w[r], total) / unit
+    solution = linprog(-p, A_eq=rows, b_eq=right, bounds=bounds, method="highs", options=options)
+    assert solution.status == 0, f"w is no image of feasible multipliers: {solution.message}"
+    return G, H, float(solution.fun), float(np.abs(solution.x) @ np.abs(p))
+
+
+def certificate(s: Solved, r: int) -> dict[str, float]:
+    """Primal value psi = c + |d|^2/2 of d, violations and gap, relative to the size of the terms."""
+    A, Bg, Bh = (s.state[key][r] for key in ("A", "Bg", "Bh"))
+    a, total = domain(s, r)
+    G, H, value, terms = multipliers(s, r, 1.0, {"primal_feasibility_tolerance": 1e-9})
     change = s.J[r] @ s.d[r]
     on = a > 0
     c = float(np.max((A @ change)[on] * total / a[on]))
     dd = float(s.d[r] @ s.d[r])
-    n = len(A)
-    g = len(Bg)
-    h = len(Bh)
-    p = np.concatenate([np.zeros(n), s.algorithm.c_g * G, s.algorithm.c_h * H])
-    rows = np.vstack([np.vstack([A, Bg, Bh]).T, np.concatenate([a, np.zeros(g + h)])])
-    found = linprog(
-        -p,
-        A_eq=rows,
-        b_eq=np.append(s.w[r], total),
-        bounds=[(0, None)] * (n + g) + [(None, None)] * h,
-        method="highs",
-        options={"primal_feasibility_tolerance": 1e-9},
-    )
-    assert found.status == 0, f"w is no image of feasible multipliers: {found.message}"
-    size = abs(c) + dd + float(np.abs(found.x) @ np.abs(p)) + 1e-300
+    size = abs(c) + dd + terms + 1e-300
     return {
         "c": c,
         "psi": c + 0.5 * dd,
         "dd": dd,
-        "gap": (c + dd + found.fun) / size,
+        "gap": (c + dd + value) / size,
         "ray": float(np.max((A @ change)[~on], initial=-np.inf)),
         "equality": float(np.max(np.abs(Bh @ change + s.algorithm.c_h * H), initial=0.0)),
         "inequality": float(np.max(Bg @ change + s.algorithm.c_g * G, initial=-np.inf)),
@@ -180,10 +170,10 @@ def test_direction_is_feasible_and_optimal(name: str, domain_name: str) -> None:
         assert (G > 0).any()
         assert (G < 0).any()
     for r in range(len(F)):
-        found = certificate(s, r)
-        assert abs(found["gap"]) <= 1e-8
-        assert found["equality"] <= 1e-8
-        assert found["inequality"] <= 1e-8
+        values = certificate(s, r)
+        assert abs(values["gap"]) <= 1e-8
+        assert values["equality"] <= 1e-8
+        assert values["inequality"] <= 1e-8
 
 
 @pytest.mark.parametrize(
@@ -209,8 +199,8 @@ def test_direction_equals_the_primal_solution(name: str, domain_name: str) -> No
         problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
         np.testing.assert_allclose(s.d[r], d.value, rtol=0, atol=2e-5)
         np.testing.assert_allclose(dual.d[r], d.value, rtol=0, atol=2e-5)
-        found = certificate(s, r)
-        assert found["psi"] == pytest.approx(float(problem.value), abs=1e-8)
+        values = certificate(s, r)
+        assert values["psi"] == pytest.approx(float(problem.value), abs=1e-8)
 
 
 @pytest.mark.parametrize("M", [2, 3, 10])
@@ -238,12 +228,8 @@ def test_paper_s_inner_loop_converges_to_the_exact_direction(name: str, domain_n
     J = J / torch.linalg.norm(J @ J.mT, ord=2, dim=(1, 2))[:, None, None].sqrt()
     exact = solve(FERERO(domain=domain_name, **options), F, J)
     for start in ("warm", "cold"):
-        inner: dict[str, Any] = {
-            "inner_steps": 20_000,
-            "inner_step": 0.2,
-            "inner_tolerance": 1e-13,
-            "inner_start": start,
-        }
+        inner: dict[str, Any] = {"inner_steps": 20_000, "inner_step": 0.2, "inner_tolerance": 1e-13}
+        inner["inner_start"] = start
         pgd = solve(FERERO(domain=domain_name, subproblem="pgd", **inner, **options), F, J)
         np.testing.assert_allclose(pgd.d, exact.d, rtol=0, atol=1e-6)
 
@@ -299,10 +285,10 @@ def test_feasible_points_descend(M: int) -> None:
     F, J, algorithm = feasible_problem(M, 3)
     s = solve(algorithm, F, J)
     for r in range(len(F)):
-        found = certificate(s, r)
-        assert found["dd"] > 1e-4
-        assert 2 * found["psi"] <= -found["dd"] * (1 - 1e-10)
-        assert found["c"] < 0
+        values = certificate(s, r)
+        assert values["dd"] > 1e-4
+        assert 2 * values["psi"] <= -values["dd"] * (1 - 1e-10)
+        assert values["c"] < 0
         assert (s.J[r] @ s.d[r] < 0).all()
 
 
@@ -331,9 +317,7 @@ def test_adaptive_direction_is_scale_invariant_and_the_simplex_is_not(M: int) ->
 
 
 def test_scale_invariance_with_an_equality_that_is_rescaled_too() -> None:
-    """f4, second part: H = 0, one row for three objectives,
-    so that the direction is not fixed by the constraint.
-    """
+    """f4, second part: H = 0, one row for three objectives, so that the constraint leaves a choice."""
     F, J, _ = feasible_problem(3, 5)
     scale = torch.tensor([1.0, 7.0, 0.05], dtype=FLOAT)
     worst = {}
@@ -474,9 +458,7 @@ def test_weak_optimum_is_left_in_the_adaptive_domain_only(M: int, inner: str) ->
 
 
 def test_weak_optimum_with_a_gradient_is_a_ray_of_multipliers() -> None:
-    """Corrections b4/b3: (AF)_1 = 0, so lf_2 = 1 and lf_1 = max(0, -K_12/K_11):
-    d is -g_2 made harmless to f_1.
-    """
+    """Corrections b4/b3: (AF)_1 = 0, so lf_2 = 1, lf_1 = max(0, -K_12/K_11): d spares f_1."""
     F, J = random(40, 2, 10)
     F[:, 0] = 0.0
     s = solve(FERERO(line="none"), F, J)
@@ -498,11 +480,11 @@ def test_weak_optimum_with_constraints_has_no_gap(name: str) -> None:
     s = solve(FERERO(**options), F, J)
     assert not s.failed.any()
     for r in range(6):
-        found = certificate(s, r)
-        assert abs(found["gap"]) <= 1e-8
-        assert found["ray"] <= 1e-9
-        assert found["equality"] <= 1e-8
-        assert found["inequality"] <= 1e-8
+        values = certificate(s, r)
+        assert abs(values["gap"]) <= 1e-8
+        assert values["ray"] <= 1e-9
+        assert values["equality"] <= 1e-8
+        assert values["inequality"] <= 1e-8
 
 
 @pytest.mark.parametrize("size", [1e-7, 1e7])
@@ -529,41 +511,21 @@ def relative_certificate(s: Solved, r: int, unit: float) -> dict[str, float]:
     Violated rows move J d by O(1) whatever the size of J, so lg, lh and w grow like 1 / |J|^2 and |d|^2 with
     them.
     """
-    A = s.state["A"][r]
-    Bg = s.state["Bg"][r]
-    Bh = s.state["Bh"][r]
-    G = Bg @ s.F[r] + s.state["bg"][r]
-    H = Bh @ s.F[r] + s.state["bh"][r]
+    A, Bg, Bh = (s.state[key][r] for key in ("A", "Bg", "Bh"))
     a, total = domain(s, r)
+    # HiGHS's presolve calls a program infeasible that the simplex method then solves to its tolerance
+    exact = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10, "presolve": False}
+    G, H, value, terms = multipliers(s, r, unit, exact)
     change = s.J[r] @ s.d[r]
     dd = float(s.d[r] @ s.d[r]) / unit
     c = float(np.max((A @ change) * total / a)) / unit
-    n = len(A)
-    g = len(Bg)
-    h = len(Bh)
-    p = np.concatenate([np.zeros(n), s.algorithm.c_g * G, s.algorithm.c_h * H])
-    rows = np.vstack([np.vstack([A, Bg, Bh]).T, np.concatenate([a, np.zeros(g + h)])])
-    found = linprog(
-        -p,
-        A_eq=rows,
-        b_eq=np.append(s.w[r], total) / unit,
-        bounds=[(0, None)] * (n + g) + [(None, None)] * h,
-        method="highs",
-        # HiGHS's presolve calls a program infeasible that the simplex method then solves to its tolerance
-        options={
-            "primal_feasibility_tolerance": 1e-10,
-            "dual_feasibility_tolerance": 1e-10,
-            "presolve": False,
-        },
-    )
-    assert found.status == 0, f"w is no image of feasible multipliers: {found.message}"
     lengths = np.linalg.norm(s.J[r], axis=1)
     length = np.abs(s.w[r]) @ lengths  # of the terms of d
-    size = abs(c) + length**2 / unit + float(np.abs(found.x) @ np.abs(p))
+    size = abs(c) + length**2 / unit + terms
     equality = np.abs(Bh @ change + s.algorithm.c_h * H) / (np.abs(H) + np.abs(Bh) @ lengths * length)
     inequality = (Bg @ change + s.algorithm.c_g * G) / (np.abs(G) + np.abs(Bg) @ lengths * length)
     return {
-        "gap": (c + dd + found.fun) / size,
+        "gap": (c + dd + value) / size,
         "equality": float(np.max(equality, initial=0.0)),
         "inequality": float(np.max(inequality, initial=-np.inf)),
     }
@@ -588,17 +550,15 @@ def test_violated_inequalities_at_every_scale_of_the_gradients(name: str, domain
         s = solve(FERERO(domain=domain_name, **options), F, scale * J)
         assert not s.failed.any()
         for r in range(5):
-            found = relative_certificate(s, r, max(1.0, scale**-2))
-            assert abs(found["gap"]) <= 1e-8
-            assert found["equality"] <= 1e-9
-            assert found["inequality"] <= 1e-9
+            values = relative_certificate(s, r, max(1.0, scale**-2))
+            assert abs(values["gap"]) <= 1e-8
+            assert values["equality"] <= 1e-9
+            assert values["inequality"] <= 1e-9
 
 
 @pytest.mark.parametrize("domain_name", ["adaptive", "simplex"])
 def test_an_inequality_with_slack_does_not_matter_however_small_the_gradients(domain_name: str) -> None:
-    """|c_g G| must not be the unit in which the gradients of the objectives are judged: no row,
-    the same weights.
-    """
+    """|c_g G| must not be the unit in which the gradients of the objectives are judged."""
     F, J = random(100, 10, 12)
     for scale in SCALES[:-2]:
         without = solve(FERERO(line="none", domain=domain_name), F, scale * J)
@@ -634,8 +594,8 @@ def test_degenerate_gradients_with_violated_inequalities(M: int, kind: str) -> N
                 G = Bg @ s.F[r] + s.state["bg"][r]
                 H = Bh @ s.F[r] + s.state["bh"][r]
                 equal = {"A_eq": Bh @ rows, "b_eq": -H} if len(Bh) else {}
-                found = linprog(np.zeros(M + 3), Bg @ rows, -G, bounds=(None, None), method="highs", **equal)
-                possible.append(found.status == 0)
+                lp = linprog(np.zeros(M + 3), Bg @ rows, -G, bounds=(None, None), method="highs", **equal)
+                possible.append(lp.status == 0)
             assert (s.failed == ~np.array(possible)).all()
             assert any(possible)
 
@@ -643,9 +603,7 @@ def test_degenerate_gradients_with_violated_inequalities(M: int, kind: str) -> N
 @pytest.mark.parametrize("cone", ["pareto", A4.tolist()])
 @pytest.mark.parametrize("domain_name", ["adaptive", "simplex"])
 def test_a_converged_run_goes_on_without_failures(cone: Any, domain_name: str) -> None:
-    """At the optimum H and the reduced Gram matrix are zero up to rounding, of either sign:
-    still a solved program.
-    """
+    """At the optimum H and the reduced Gram matrix are zero up to rounding, which is a solved program."""
     path = simulate(TOY, FERERO(step_size=0.5, cone=cone, domain=domain_name), runs_at(57.0, 45.0, 33.0), 200)
     assert path.state["fail"].tolist() == [0, 0, 0]
     assert np.abs(path.x[:, -1] - path.x[:, -2]).max() < 1e-12
@@ -664,9 +622,7 @@ def test_a_constraint_that_nothing_can_move_is_reported(M: int) -> None:
 
 @pytest.mark.parametrize("M", [2, 3, 5])
 def test_no_solution_is_proved_where_highs_finds_none(M: int) -> None:
-    """B_h J with rows that vanish or depend on each other, on and off the ray:
-    proved exactly where the LP is infeasible.
-    """
+    """B_h J with vanishing or dependent rows, on and off the ray: proved where the LP is infeasible."""
     R = 40
     F, J = random(R, M, 17)
     prefs = spread(R, M)
@@ -875,10 +831,10 @@ class FullTwice(Oracle):
     def __init__(self, problem: LeastSquares, runs: Runs) -> None:
         self.problem = problem
         self.spec = problem_spec(problem, len(runs), samples=2)
-        self.asked: list[tuple[int, int]] = []
+        self.calls: list[tuple[int, int]] = []
 
     def at(self, theta: Tensor, state: dict[str, Tensor], t: int, k: int = 0) -> Point:
-        self.asked.append((t, k))
+        self.calls.append((t, k))
         batch = torch.arange(self.problem.samples).expand(len(theta), -1)
         return make_point(self.problem, theta, self.spec, batch)
 
@@ -895,7 +851,7 @@ def test_algorithm_3_with_the_full_data_twice_is_algorithm_2(tasks: int) -> None
     oracle = FullTwice(problem, runs)
     stochastic = simulate(problem, StochasticFEREROSA(**options), runs, 40, oracle=oracle)
     single = simulate(problem, FEREROSA(**options), runs, 40)
-    assert oracle.asked == list(itertools.product(range(40), (0, 1)))
+    assert oracle.calls == list(itertools.product(range(40), (0, 1)))
     np.testing.assert_allclose(stochastic.x, single.x, rtol=0, atol=1e-10)
     assert np.abs(single.x[:, -1] - single.x[:, 0]).max() > 0.1
 
@@ -999,13 +955,13 @@ def test_slackness_counts_constraints_that_hold_with_a_margin() -> None:
     _, after, _ = algorithm.weights(F, J @ J.mT, state, 0)
     rows = algorithm.report(F, after)
     con = reference.constraints(B_g=np.array([[1.0, 0.0]]), b_g=np.array([-1.2]))
-    found = rows["sum_slackness"].numpy()
+    slackness = rows["sum_slackness"].numpy()
     for r in range(40):
         K = (J[r] @ J[r].mT).numpy()
         lam = reference.solve_enumeration(reference.dual(K, F[r].numpy(), A4, con, c_g=0.1))
         left = max(1.2 - float(F[r, 0]), 0.0)
-        assert found[r] == pytest.approx(lam[2] * left, abs=1e-9)
-    assert (found > 1e-3).sum() > 10
+        assert slackness[r] == pytest.approx(lam[2] * left, abs=1e-9)
+    assert (slackness > 1e-3).sum() > 10
 
 
 def test_estimates_of_the_merit_are_products_of_both_samples() -> None:
@@ -1043,9 +999,7 @@ def test_a_merit_that_cannot_be_computed_is_refused() -> None:
 
 @pytest.mark.parametrize("M", [2, 3, 10])
 def test_epo_non_uniformity(M: int) -> None:
-    """f14: with gain 1 and no floor the weights sum to mu = sum h log(M h): >= 0,
-    and 0 exactly on the ray.
-    """
+    """f14: with gain 1 and no floor the weights sum to mu = sum h log(M h): 0 exactly on the ray."""
     F, J = random(30, M, 18)
     prefs = spread(30, M)
     on_ray = ray(prefs[:10]) * torch.linspace(0.1, 2.0, 10, dtype=FLOAT)[:, None]

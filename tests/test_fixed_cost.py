@@ -1,4 +1,4 @@
-"""What a job costs beside its steps: one composition for each choice of groups, torch only if it is used."""
+"""The cost of a job beside its steps: one composition for each choice of groups, torch only if used."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from mobench.config.overrides import normalise
 from mobench.errors import ConfigError
 from mobench.jobs.store import JobFolder
 from mobench.sweep import composer
-from tests.conftest import Run, command, environment
+from tests.conftest import Run, command, environment, process
 
 JOB = ["problem=vlmop2", "algorithm=ls", "steps=1", "preferences=2", "logger=local", "progress=false"]
 
@@ -33,16 +32,16 @@ JOB = ["problem=vlmop2", "algorithm=ls", "steps=1", "preferences=2", "logger=loc
 @pytest.fixture
 def compositions(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The choices that Hydra composes from files, from now on."""
-    found: list[list[str]] = []
+    combinations: list[list[str]] = []
     original = ConfigLoaderImpl.load_configuration
 
     def load(self: Any, name: str, overrides: list[str], *rest: Any, **more: Any) -> DictConfig:
-        found.append(overrides)
+        combinations.append(overrides)
         return original(self, name, overrides, *rest, **more)
 
     monkeypatch.setattr(ConfigLoaderImpl, "load_configuration", load)
     monkeypatch.setattr(hydra_adapter, "_COMPOSED", {})
-    return found
+    return combinations
 
 
 def test_equal_choices_are_composed_once(compositions: list[list[str]]) -> None:
@@ -85,8 +84,8 @@ def of_hydra(overrides: list[str]) -> DictConfig:
     return source.load_configuration("config", overrides, RunMode.RUN)
 
 
-def shown(load: Any, overrides: list[str]) -> str:
-    """What comes of a command: values in their order, interpolations and types; or the message."""
+def shown_config(load: Any, overrides: list[str]) -> str:
+    """The values of a command in their order, with interpolations and types; or its message."""
     try:
         config = load(overrides)
         node = OmegaConf.to_container(config, resolve=False)
@@ -125,9 +124,9 @@ def test_every_kind_of_override_does_what_it_does_in_hydra(kind: str) -> None:
             return loader.load_configuration("config", overrides, RunMode.RUN)
 
         load([*choices, "steps=99", "++vary.step_size=[1]", "++problem.start.kind=x", "logger.tags=[z]"])
-        expected = shown(of_hydra, [*choices, kind, "seeds=[5]"])
-        assert shown(load, [*choices, kind, "seeds=[5]"]) == expected
-        assert shown(load, [*choices, kind, "seeds=[5]"]) == expected
+        expected = shown_config(of_hydra, [*choices, kind, "seeds=[5]"])
+        assert shown_config(load, [*choices, kind, "seeds=[5]"]) == expected
+        assert shown_config(load, [*choices, kind, "seeds=[5]"]) == expected
 
 
 @pytest.mark.parametrize("experiment", ["ferero/table11", "mlm_cmoo/table1", "csmoo/fig3"])
@@ -203,8 +202,6 @@ def test_what_shows_needs_neither_torch_nor_pandas(tmp_path: Path, arguments: li
         f"import json, sys\nsys.argv = ['mobench', *{arguments!r}]\nfrom mobench.cli.entry import main\n"
         "try:\n    main()\nfinally:\n    print(json.dumps(sorted(sys.modules)))\n"
     )
-    done = subprocess.run(
-        [command()[0], "-c", code], env=environment(tmp_path), capture_output=True, text=True
-    )
+    done = process([command()[0], "-c", code], env=environment(tmp_path))
     assert done.returncode == 0, done.stderr
     assert {"torch", "pandas"} & set(json.loads(done.stdout.splitlines()[-1])) == set()

@@ -152,10 +152,10 @@ def test_a_client_that_drops_out() -> None:
     chosen, after, federation = without("fedmgda", 2, 1)
     theta = federation.start[0].numpy()
     others = [federation.clients[m] for m in (0, 1, 3, 4)]
-    found = plain.trajectory(
+    path = plain.trajectory(
         "fedmgda", theta, others, 1, eta=ETA, tau=TAU, batches=None, offset=0.0, client_loss="ell", eps=0.05
     )
-    np.testing.assert_allclose(after.numpy(), found.thetas[-1], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(after.numpy(), path.thetas[-1], rtol=0, atol=1e-9)
     assert chosen.rounds[-1].answered == (0, 1, 3, 4)
     assert chosen.rounds[-1].refused == {}
     weights = chosen.rounds[-1].weights

@@ -1,6 +1,4 @@
-"""Nodes of JSON and YAML that have another form than expected: one sentence with file and key, never a
-traceback, and no other job pays for it.
-"""
+"""JSON and YAML of another form than expected: one sentence with file and key, never a traceback."""
 
 from __future__ import annotations
 
@@ -43,8 +41,8 @@ FORMS: dict[str, Any] = {
 FINE = ["algorithm=ls"]
 
 
-def told(read: Callable[..., Any], *arguments: Any) -> tuple[Any, str]:
-    """What a function returns, or None and what its error says."""
+def captured(read: Callable[..., Any], *arguments: Any) -> tuple[Any, str]:
+    """The value that a function returns, or None and the message of its error."""
     try:
         return read(*arguments), ""
     except MobenchError as error:
@@ -80,10 +78,10 @@ PLACES: dict[str, tuple[str, Callable[[Any], Any]]] = {
 def test_nodes_of_experiments(place: str, form: str) -> None:
     """Jobs of texts, or a ConfigError that names the key."""
     key, read = PLACES[place]
-    found, words = told(read, FORMS[form])
-    assert found is not None or key in words
+    result, words = captured(read, FORMS[form])
+    assert result is not None or key in words
     assert all(
-        isinstance(override, str) and "=" in override for job in (found or {}).values() for override in job
+        isinstance(override, str) and "=" in override for job in (result or {}).values() for override in job
     )
 
 
@@ -154,8 +152,8 @@ def test_files_of_a_job(
     folder = spoilt(name, CONTENT[content])
     assert folder.status()["status"] in ("failed", "done")
     for read in (folder.meta, folder.config, folder.final, lambda: messages.summary(folder)):
-        found, words = told(read)
-        assert found is not None or str(folder.path) in words
+        result, words = captured(read)
+        assert result is not None or str(folder.path) in words
     # nobody else pays
     assert finished[1].done
     assert len(api.runs()) >= 1
@@ -212,7 +210,7 @@ def test_only_parts_of_a_job_are_built(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Of a job that failed and is run again; a file that the class would make is not there."""
+    """A failed job is run again; a file that the class would make is not there."""
     mark = tmp_path / "mark"
     config = finished[0].config()
     node = {"_target_": target, "filename": str(mark)}

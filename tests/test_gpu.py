@@ -168,7 +168,7 @@ def gap(a: pd.DataFrame, b: pd.DataFrame) -> float:
 
 @pytest.mark.parametrize("name", ["upgrad", "dualproj", "cagrad", "nash_mtl"])
 def test_gradients_opposed_up_to_rounding(name: str) -> None:
-    """What the Gram matrix does not decide is solved from rows on the device, with sums in float64."""
+    """Programs that the Gram matrix does not decide are solved from rows on the device in float64."""
     J = torch.randn(3, 6, 20, generator=torch.Generator().manual_seed(0)).movedim(0, 1).contiguous()
     J[:, 1] = -0.7 * J[:, 0]
     F = torch.ones(6, 3, dtype=torch.float64)
@@ -218,10 +218,10 @@ def trained(config: dict[str, Any], folder: Path, moved: int | None = None) -> T
             return torch.nextafter(theta, far)
 
         object.__setattr__(job.joined, "initial", beside)
-    kept = Tables(folder)
+    tables = Tables(folder)
     with system.current(job.device, False):
-        finish(train(job, kept, "", Signals()), kept)
-    return kept
+        finish(train(job, tables, "", Signals()), tables)
+    return tables
 
 
 def gaps(a: Tables, b: Tables) -> float:
@@ -230,7 +230,7 @@ def gaps(a: Tables, b: Tables) -> float:
 
 
 def too_far(config: dict[str, Any], folder: Path) -> str:
-    """What is wrong with a pair's rows on the device; empty if nothing is.
+    """The difference of a pair's rows on the device that is too large; empty if none is.
 
     They may differ from the CPU's by 1e-10 in float64 and by 1e-5 in float32. Some rows are so badly
     conditioned that rounding alone changes them by more: a start moved to neighbouring floating-point
@@ -245,16 +245,16 @@ def too_far(config: dict[str, Any], folder: Path) -> str:
     with device():
         there = trained(on_gpu(config), folder / "gpu")
     assert there.meta()["peak_gpu_memory_mib"] >= 0.0
-    found = gaps(here, there)
+    gap = gaps(here, there)
     single = config["dtype"] == "float32"
-    if found <= (1e-5 if single else 1e-10):
+    if gap <= (1e-5 if single else 1e-10):
         return ""
     effect = max(gaps(here, trained(config, folder / "moved", seed)) for seed in range(4 if REAL else 2))
     if not single:
         return (
             ""
-            if REAL and found <= ROUNDING * effect
-            else f"{found:.1e} in float64, where rounding explains {effect:.1e}"
+            if REAL and gap <= ROUNDING * effect
+            else f"{gap:.1e} in float64, where rounding explains {effect:.1e}"
         )
     exact = config | {"dtype": "float64"}
     double = trained(exact, folder / "cpu")
@@ -263,23 +263,23 @@ def too_far(config: dict[str, Any], folder: Path) -> str:
     with device():
         there = trained(on_gpu(exact), folder / "gpu")
     in_double = gaps(double, there)
-    if in_double <= 1e-10 and found <= ROUNDING * effect:
+    if in_double <= 1e-10 and gap <= ROUNDING * effect:
         return ""
-    return f"{found:.1e} in float32, where rounding explains {effect:.1e}, and {in_double:.1e} in float64"
+    return f"{gap:.1e} in float32, where rounding explains {effect:.1e}, and {in_double:.1e} in float64"
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_rows_are_those_of_the_cpu(problem: str, planner: Planner, tmp_path: Path) -> None:
-    """Of every method that fits the problem; on a pretended GPU of two, which are others for each problem.
+    """Every method that fits the problem; on a pretended GPU two, which are others for each problem.
     tests/contract/test_device.py tries every method.
     """
     names = choices("algorithm") if REAL else cases.kinds()
     first = list(PROBLEMS).index(problem) % len(names)
     turned = [*names[first:], *names[:first]]
     fitting = ((name, config) for name in turned if (config := fits(planner, problem, name)) is not None)
-    shown = list(itertools.islice(fitting, None if REAL else 2))
-    assert shown
-    wrong = {name: words for name, config in shown if (words := too_far(config, tmp_path))}
+    configs = list(itertools.islice(fitting, None if REAL else 2))
+    assert configs
+    wrong = {name: words for name, config in configs if (words := too_far(config, tmp_path))}
     assert not wrong
 
 
@@ -291,10 +291,10 @@ def test_gram_matrices_in_parts(P: int) -> None:
     """A GPU sums the products of parts of long rows; P need not be a multiple of their number."""
     J = torch.randn(3, 4, P, generator=torch.Generator().manual_seed(1))
     with device():
-        found = gram.gram(J.to("cuda")).cpu()
+        product = gram.gram(J.to("cuda")).cpu()
     exact = J.double() @ J.double().mT
-    torch.testing.assert_close(found, exact, rtol=1e-12, atol=1e-12 * P)
-    assert torch.equal(found, found.mT)
+    torch.testing.assert_close(product, exact, rtol=1e-12, atol=1e-12 * P)
+    assert torch.equal(product, product.mT)
 
 
 @pytest.mark.parametrize("R", [5, 4000])
@@ -307,8 +307,8 @@ def test_where_a_program_is_solved_does_not_matter(R: int) -> None:
     active = torch.rand(R, 4, generator=draw) > 0.3
     with device():
         away = [t.to("cuda") for t in (G, b, active)]
-        found = [min_norm(away[0]), min_norm(away[0], away[2]), qp(away[0], away[1])]
-        back = [(s.x.cpu(), s.residual.cpu(), s.failed.cpu()) for s in found]
+        solutions = [min_norm(away[0]), min_norm(away[0], away[2]), qp(away[0], away[1])]
+        back = [(s.x.cpu(), s.residual.cpu(), s.failed.cpu()) for s in solutions]
     for solution, (x, residual, failed) in zip(
         (min_norm(G), min_norm(G, active), qp(G, b)), back, strict=True
     ):
@@ -400,9 +400,9 @@ def test_code_of_ones_own_is_not_recorded(tmp_path: Path, monkeypatch: pytest.Mo
     def f(x: torch.Tensor) -> torch.Tensor:
         return torch.stack([(x - 1).square().sum(), (x + 1).square().sum()])
 
-    own = mobench.objectives(f, dim=2)
+    problem = mobench.objectives(f, dim=2)
     with device():
-        rows = mobench.run("hardware=gpu", *QUIET, problem=own, algorithm="ls", preferences=2)
+        rows = mobench.run("hardware=gpu", *QUIET, problem=problem, algorithm="ls", preferences=2)
     assert mobench.load(rows).meta["cuda_graph"].startswith("no: code of your own")
 
 
@@ -467,12 +467,12 @@ def test_a_replay_leaves_its_state_alone_and_counts_on_the_device() -> None:
         state: dict[str, Any] = {"t": 3, "theta": torch.arange(4.0, device="cuda")}
         state |= {"old": state["theta"] * 0.5, "sum": state["theta"] * 0, "at": torch.zeros(4, device="cuda")}
         graph = StepGraph(step, state)
-        found = [graph.replay(state, 5), graph.replay(graph.replay(state, 2), 3)]
+        replayed = [graph.replay(state, 5), graph.replay(graph.replay(state, 2), 3)]
         assert {float(x) for x in state["sum"].cpu()} == {0.0}, "the given state is not written to"
         run = state
         for t in range(3, 8):
             run = step(dict(run), t)
-        for other in found:
+        for other in replayed:
             assert other["t"] == run["t"] == 8
             for name in ("theta", "old", "sum", "at"):
                 assert torch.equal(other[name].cpu(), run[name].cpu()), name
@@ -572,9 +572,9 @@ def test_a_function_that_captures_a_cpu_tensor(tmp_path: Path, monkeypatch: pyte
     def f(x: torch.Tensor) -> torch.Tensor:
         return torch.stack([((x - centre) ** 2).sum(), ((x + centre) ** 2).sum()])
 
-    own = mobench.objectives(f, dim=2)
+    problem = mobench.objectives(f, dim=2)
     with device(), pytest.raises(MobenchError) as caught:
-        mobench.run("hardware=gpu", problem=own, algorithm="ls", steps=3, preferences=2)
+        mobench.run("hardware=gpu", problem=problem, algorithm="ls", steps=3, preferences=2)
     said = str(caught.value)
     assert "device=x.device" in said
     assert ".to(x.device)" in said
@@ -616,7 +616,7 @@ def test_the_arithmetic_of_a_job(tf32: bool) -> None:
 def test_queued_work_is_training_time(
     planner: Planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a GPU still has to do when the last step has been given to it counts."""
+    """Work that is left on a GPU after the last step counts as training time."""
     config = composed(planner, "problem=vlmop2", "algorithm=ls", *SHORT)
     with device():
         monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: time.sleep(0.2))
@@ -654,8 +654,8 @@ def test_a_gpu_that_others_fill_is_left_to_them(
         with pytest.raises(RuntimeError, match="stop"), gpu_lock.take(ids, root=locks):
             pass
         assert "300 MiB on GPU a" in capsys.readouterr().err
-        with gpu_lock.take(["a"], root=locks, by_number=True) as number:  # by its number: the user's choice
-            assert number == 0
+        with gpu_lock.take(["a"], root=locks, by_number=True) as gpu:  # by its number: the user's choice
+            assert gpu == 0
 
 
 def test_an_answer_of_nvidia_smi_that_cannot_be_read_is_no_reason_to_stop(

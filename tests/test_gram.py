@@ -19,9 +19,9 @@ Way = Callable[[Tensor], Tensor]
 
 
 def by_kernel(J: Tensor) -> Tensor:
-    found = rows.gram(J)
-    assert found is not None
-    return found
+    product = rows.gram(J)
+    assert product is not None
+    return product
 
 
 @pytest.fixture(params=["kernel", "blocks", "whole"])
@@ -54,14 +54,14 @@ def test_the_accuracy_of_float64(way: Way, shape: tuple[int, int, int], kind: st
     elif kind == "cancelling":
         J[:, :, 1::2] = J[:, :, : shape[2] // 2 * 2 : 2][:, :, : J[:, :, 1::2].shape[2]]
         J[:, -1, 1::2] *= -1.0
-    found = way(J)
+    product = way(J)
     truth, size = exact(J)
-    assert found.dtype == torch.float64
-    assert bool((abs(found.numpy() - truth) <= shape[2] * 2.0**-53 * size).all())
-    assert torch.equal(found, found.mT)
+    assert product.dtype == torch.float64
+    assert bool((abs(product.numpy() - truth) <= shape[2] * 2.0**-53 * size).all())
+    assert torch.equal(product, product.mT)
     if kind == "deficient":
-        least = torch.linalg.eigvalsh(found)[:, 0]
-        assert bool((least >= -1e-13 * found.diagonal(dim1=1, dim2=2).sum(1)).all())
+        least = torch.linalg.eigvalsh(product)[:, 0]
+        assert bool((least >= -1e-13 * product.diagonal(dim1=1, dim2=2).sum(1)).all())
 
 
 def test_a_run_is_the_same_alone_and_among_others(way: Way) -> None:
@@ -77,11 +77,11 @@ def test_what_is_no_number_stays_in_its_run(way: Way) -> None:
     J = torch.ones(3, 3, 600)
     J[1, 2, 300] = torch.nan
     J[2, 0, 1] = torch.inf
-    found = way(J)
-    assert bool(torch.isfinite(found[0]).all())
-    assert found[1].isnan().tolist() == [[False, False, True], [False, False, True], [True, True, True]]
-    assert bool((found[2, 0] == torch.inf).all())
-    assert bool(torch.isfinite(found[2, 1:, 1:]).all())
+    product = way(J)
+    assert bool(torch.isfinite(product[0]).all())
+    assert product[1].isnan().tolist() == [[False, False, True], [False, False, True], [True, True, True]]
+    assert bool((product[2, 0] == torch.inf).all())
+    assert bool(torch.isfinite(product[2, 1:, 1:]).all())
 
 
 class Largest(TorchDispatchMode):
@@ -109,10 +109,10 @@ def test_rows_are_never_copied_whole(
     J = torch.ones(shape)
     point = TablePoint(torch.zeros(shape[0], shape[2]), Free(), shape[1], {}, torch.zeros(shape[:2]), J)
     with Largest() as seen:
-        found = point.gramian()
-    assert bool((found == shape[2]).all())
+        product = point.gramian()
+    assert bool((product == shape[2]).all())
     assert 8 * J.numel() > 3 * seen.bytes
-    assert seen.bytes <= max(1 << 20, 8 * found.numel())
+    assert seen.bytes <= max(1 << 20, 8 * product.numel())
 
 
 def test_float64_rows_are_multiplied_as_they_are() -> None:

@@ -25,10 +25,10 @@ def jobs(node: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def test_the_product() -> None:
-    found = jobs(
+    combinations = jobs(
         {"grid": {"all": ["steps=5"], "axes": AXES, "settings": {"b_*": ["steps=7"]}, "without": ["*_epo"]}}
     )
-    assert found == {
+    assert combinations == {
         "a_ls": ["steps=5", "problem=x", "algorithm=ls"],
         "b_ls": ["steps=7", "problem=y", "algorithm=ls"],
     }

@@ -56,13 +56,13 @@ def test_a_field_that_came_later_leaves_kept_jobs_alone() -> None:
 
 
 def test_options_of_the_public_script_leave_kept_jobs_alone() -> None:
-    """Those of the method, of the oracle and of the problem, each at the value that kept jobs had."""
+    """Options of the method, the oracle and the problem, each at the value that kept jobs had."""
     base = ("protocol=multi_mnist", "algorithm=ferero_public_code", "scale=smoke")
     former = ["algorithm.line_start=1.0", "algorithm.doubled=false"]
-    kept = identity(make_job(composed(*base, *former)))
-    assert not {"line_start", "doubled", "optimizer"} & set(kept["algorithm"])
-    assert set(kept["oracle"]) == {"batch_size", "samples", "class"}
-    assert not {"test_batch", "least_accuracy"} & set(kept["problem"])
+    former_identity = identity(make_job(composed(*base, *former)))
+    assert not {"line_start", "doubled", "optimizer"} & set(former_identity["algorithm"])
+    assert set(former_identity["oracle"]) == {"batch_size", "samples", "class"}
+    assert not {"test_batch", "least_accuracy"} & set(former_identity["problem"])
     script = identity(make_job(composed(*base, "oracle.cut=full", "problem.test_batch=256")))
     assert (script["algorithm"]["line_start"], script["algorithm"]["doubled"]) == (0.0, True)
     assert script["oracle"]["cut"] == "full"
@@ -71,7 +71,7 @@ def test_options_of_the_public_script_leave_kept_jobs_alone() -> None:
 
 def test_names_of_parts_are_unique() -> None:
     """Two parts of one name and one version would share folders."""
-    named = defaultdict(set)
+    classes = defaultdict(set)
     for module in pkgutil.walk_packages(mobench.__path__, "mobench."):
         of_an_extra = module.name.startswith("mobench.flower") and importlib.util.find_spec("flwr") is None
         if not module.name.endswith("__main__") and not of_an_extra:
@@ -81,9 +81,9 @@ def test_names_of_parts_are_unique() -> None:
         cls = waiting.pop()
         waiting += cls.__subclasses__()
         if cls.__module__.startswith("mobench."):
-            named[registered_name(cls)].add(cls)
-    assert len(named) > 60
-    assert {name: found for name, found in named.items() if len(found) > 1} == {}
+            classes[registered_name(cls)].add(cls)
+    assert len(classes) > 60
+    assert {name: users for name, users in classes.items() if len(users) > 1} == {}
 
 
 def test_a_users_file_can_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,8 +102,8 @@ def test_kept_rows_are_named_by_their_identity() -> None:
     folders = sorted((results_root() / "runs").iterdir())
     assert len(folders) > 50
     for folder in folders:
-        found = json.loads((folder / "meta.json").read_text())["identity"]
-        assert config_hash(found) == folder.name.rsplit("-", 1)[1], folder.name
+        stored = json.loads((folder / "meta.json").read_text())["identity"]
+        assert config_hash(stored) == folder.name.rsplit("-", 1)[1], folder.name
 
 
 def test_kept_jobs_can_run_again() -> None:

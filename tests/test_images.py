@@ -1,6 +1,4 @@
-"""Pictures with two labels: the stacked networks,
-batches of epochs and whole trajectories against one model at a time.
-"""
+"""Pictures with two labels: stacked networks, batches of epochs and trajectories against one model."""
 
 from __future__ import annotations
 
@@ -56,8 +54,8 @@ def module(name: str = "lenet", dtype: torch.dtype = F64, tasks: int = 2) -> pla
 
 def data_of(p: MultiMNIST, split: str = "train") -> plain_loops.Data:
     """Pictures and labels for the plain loops."""
-    found = p.images
-    x, y = (found.train, found.train_labels) if split == "train" else (found.test, found.test_labels)
+    images = p.images
+    x, y = (images.train, images.train_labels) if split == "train" else (images.test, images.test_labels)
     return plain_loops.Data(x.double() * (p.pixels / 255), y)
 
 
@@ -79,8 +77,8 @@ def test_parameters_are_those_of_the_module_in_its_order(name: str, P: int) -> N
     assert [layer.name for layer in net.layers] == ["conv1", "conv2", "shared", "head1", "head2"]
     theta = torch.arange(2.0 * P, dtype=F64).view(2, P)
     plain_loops.load(reference, theta[1])
-    for found, p in zip(net.split(theta), reference.parameters(), strict=True):
-        assert torch.equal(found[1], p)
+    for part, p in zip(net.split(theta), reference.parameters(), strict=True):
+        assert torch.equal(part[1], p)
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
@@ -93,12 +91,12 @@ def test_scores_are_those_of_the_module(name: str, execution: str, monkeypatch: 
         [data_of(p).x[:4], torch.rand(3, 36, 36, dtype=F64, generator=torch.Generator().manual_seed(0))]
     )
     theta = p.initial(runs_at(45.0, seeds=(0, 1, 2)))
-    found = p.network.logits(theta, x, execution)
-    assert found.shape == (3, 2, 7, 10)
+    logits = p.network.logits(theta, x, execution)
+    assert logits.shape == (3, 2, 7, 10)
     for r in range(3):
         plain_loops.load(reference, theta[r])
-        close(found[r], torch.stack(reference(x)).detach(), 1e-12)
-        close(p.network.logits(theta[r : r + 1], x, execution)[0], found[r], 1e-12)
+        close(logits[r], torch.stack(reference(x)).detach(), 1e-12)
+        close(p.network.logits(theta[r : r + 1], x, execution)[0], logits[r], 1e-12)
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
@@ -138,9 +136,7 @@ def test_losses_and_gradients_are_those_of_single_models(
 def test_hessian_products_are_those_of_single_models(
     name: str, execution: str, limit: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three chunks, the last one shorter; runs of two seeds in parts of at most `limit`,
-    and of at most two.
-    """
+    """Three chunks, the last one shorter; runs of two seeds in parts of at most `limit` and of two."""
     monkeypatch.setattr(products, "CACHED", products.CACHED // (12 if name == "small" else 2))
     p = tiny(model=name, execution=execution, max_batch_runs=limit)
     reference = module(name)
@@ -156,22 +152,18 @@ def test_hessian_products_are_those_of_single_models(
     batch = oracle.batch(1)
     w = torch.randn(5, 2, dtype=F64, generator=g)
     v = torch.randn(5, p.dim, dtype=F64, generator=g)
-    found = point.hvp(w, v)
+    Hv = point.hvp(w, v)
     rows = point.jacobian()
     for r in range(5):
         index = batch.chosen[batch.group[r]].numpy()
         plain_loops.load(reference, theta[r])
-        close(
-            found[r], plain_loops.hessian_product(reference, data.x[index], data.y[index], w[r], v[r]), 1e-10
-        )
+        close(Hv[r], plain_loops.hessian_product(reference, data.x[index], data.y[index], w[r], v[r]), 1e-10)
         close(rows[r], plain_loops.jacobian(reference, data.x[index], data.y[index])[1], 1e-10)
 
 
 @pytest.mark.parametrize("limit", [None, 2])
 def test_answers_do_not_depend_on_those_before(limit: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a point in closed form, in any order and again: memory is reused within an answer,
-    never by the next.
-    """
+    """A point in closed form, in any order and again: memory is reused within an answer only."""
     monkeypatch.setattr(products, "CACHED", products.CACHED // 12)
     p = tiny(model="small", execution="products", max_batch_runs=limit)
     runs = runs_at(*RAYS, seeds=(3, 1))
@@ -196,8 +188,8 @@ def test_answers_do_not_depend_on_those_before(limit: int | None, monkeypatch: p
     wanted = {name: answer(fresh()).clone() for name, answer in answers.items()}
     for pair in itertools.permutations(answers, 2):
         linear = fresh()
-        found = [(name, answers[name](linear)) for name in (*pair, *pair)]
-        for name, answer in found:  # looked at when all are there: none may have been written over
+        computed = [(name, answers[name](linear)) for name in (*pair, *pair)]
+        for name, answer in computed:  # looked at when all are there: none may have been written over
             assert torch.equal(answer, wanted[name]), (pair, name)
             assert not answer.is_inference()
 
@@ -211,12 +203,12 @@ def test_pooling_is_that_of_pytorch_where_entries_are_equal(h: int, w: int) -> N
     slopes = torch.randn(h // 2, 3, 6, w // 2, 5, dtype=F64, generator=g)  # three at once
     leaf = z.permute(3, 1, 0, 2).clone().requires_grad_(True)
     expected = torch.nn.functional.max_pool2d(leaf, 2)
-    found, at = torch.full((2, h // 2, 6, w // 2, 5), torch.nan, dtype=F64)
-    products.pooled(products.corners(products.halves(z.clone())), bias, found, at)
+    pooled, at = torch.full((2, h // 2, 6, w // 2, 5), torch.nan, dtype=F64)
+    products.pooled(products.corners(products.halves(z.clone())), bias, pooled, at)
     marks = products.halves(torch.full_like(z, torch.nan))
     pooling.marked(at, products.corners(marks))
     biased = expected.detach().permute(2, 1, 3, 0) + bias
-    assert torch.equal(found, torch.relu(biased))
+    assert torch.equal(pooled, torch.relu(biased))
     out = torch.full((h, 3, 6, w, 5), torch.nan, dtype=F64)
     products.spread(slopes, marks, products.halves(out))
     for s in range(3):
@@ -244,11 +236,11 @@ def test_groups_without_runs_and_one_batch_for_each_run() -> None:
     theta = p.initial(runs_at(45.0, seeds=(0, 1, 2)))
     chosen = torch.tensor([[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]])
     group = torch.tensor([3, 0, 3])
-    found = p.values(theta, Batch(chosen, group))
-    torch.testing.assert_close(found, p.values(theta, chosen[group]), rtol=1e-13, atol=0)
+    values = p.values(theta, Batch(chosen, group))
+    torch.testing.assert_close(values, p.values(theta, chosen[group]), rtol=1e-13, atol=0)
     for r in range(3):
         alone = p.values(theta[r : r + 1], Batch(chosen[group[r : r + 1]], torch.zeros(1, dtype=torch.int64)))
-        torch.testing.assert_close(found[r], alone[0], rtol=1e-13, atol=0)
+        torch.testing.assert_close(values[r], alone[0], rtol=1e-13, atol=0)
 
 
 def test_white_is_pixels() -> None:
@@ -350,18 +342,18 @@ def compare(
 ) -> tuple[list[Trajectory], dict[str, Any]]:
     """Every run against the plain loop on the same batches; the plain trajectories and the last state."""
     runs = runs_at(*RAYS, seeds=seeds)
-    found, state, oracle = advance(p, algorithm, runs, steps, batch_size)
+    path, state, oracle = advance(p, algorithm, runs, steps, batch_size)
     out = []
     net = module(p.model)
     data = data_of(p)
     for r in range(len(runs)):
         parts = [[oracle.batch(t, k) for k in range(algorithm.samples)] for t in range(steps)]
         batches = [tuple(b.chosen[oracle.group[r]].numpy() for b in step) for step in parts]
-        given = [b[0] for b in batches] if algorithm.samples == 1 else batches
+        batch_list = [b[0] for b in batches] if algorithm.samples == 1 else batches
         expected = loop_of(
-            net, found[r, 0], runs.weights[r].numpy(), data, given, step_size=algorithm.step_size
+            net, path[r, 0], runs.weights[r].numpy(), data, batch_list, step_size=algorithm.step_size
         )
-        np.testing.assert_allclose(found[r].numpy(), expected.x, rtol=0, atol=1e-8, err_msg=f"run {r}")
+        np.testing.assert_allclose(path[r].numpy(), expected.x, rtol=0, atol=1e-8, err_msg=f"run {r}")
         assert np.abs(expected.x[-1] - expected.x[0]).max() > 1e-4
         out.append(expected)
     return out, state
@@ -479,7 +471,7 @@ def test_losses_as_means_of_batch_means(batch: int) -> None:
     theta = p.initial(runs)
     for split in ("train", "test"):
         exact, right = p.evaluate(split, theta)
-        found, accuracy = q.evaluate(split, theta)
+        losses, accuracy = q.evaluate(split, theta)
         assert torch.equal(accuracy, right)
         net = module("small")
         data = data_of(p, split)
@@ -491,19 +483,14 @@ def test_losses_as_means_of_batch_means(batch: int) -> None:
                     for a, b in zip(data.x.split(batch), data.y.split(batch), strict=True)
                 ]
             expected = torch.stack(parts).mean(0) if split == "test" else exact[r]
-            torch.testing.assert_close(found[r], expected, rtol=1e-10, atol=0)
+            torch.testing.assert_close(losses[r], expected, rtol=1e-10, atol=0)
 
 
 @pytest.mark.parametrize("below", [0.0, 0.99])
 def test_runs_of_low_accuracy_end(below: float, mobench: Run) -> None:
     """At the first recorded step but 0, as the public script starts them again."""
-    settings = (
-        "algorithm=ls",
-        "logger=local",
-        "record.every=4",
-        "steps=12",
-        f"problem.least_accuracy={below}",
-    )
+    record = ("record.every=4", "steps=12", "logger=local")
+    settings = ("algorithm=ls", *record, f"problem.least_accuracy={below}")
     result = mobench(*SMOKE, *settings)
     assert result.code == 0, result.err
     rows = result.rows
@@ -540,8 +527,8 @@ def test_the_public_script_for_fifty_steps(gamma: float, tolerance: float) -> No
             module(p.model), xs[0][r], line(runs.weights[r].numpy()), data_of(p), parts,
             step_size=0.1, gamma=gamma, c_h=0.5, tolerance=tolerance,
         )  # fmt: skip
-        found = torch.stack([*(x[r] for x in xs), state["theta"][r]])
-        np.testing.assert_allclose(found.numpy(), path.x, rtol=0, atol=1e-10)
+        iterates = torch.stack([*(x[r] for x in xs), state["theta"][r]])
+        np.testing.assert_allclose(iterates.numpy(), path.x, rtol=0, atol=1e-10)
         np.testing.assert_allclose(float(state["alg"]["lam"][r, 2]), path.extra["lh"][-1], atol=1e-10)
         assert path.extra["frozen"].sum() == frozen[r]
         assert np.abs(path.x[-1] - path.x[0]).max() > 1e-2
@@ -596,14 +583,14 @@ def test_evaluation_against_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
             right = torch.stack(
                 [(z.argmax(1) == data.y[:, m]).double().mean() for m, z in enumerate(net(data.x))]
             )
-            found = (
+            losses = (
                 values[r]
                 if split == "train"
                 else torch.stack([columns["test_loss_1"], columns["test_loss_2"]])[:, r]
             )
-            close(found, loss, 1e-12)
-            shown = torch.stack([columns[f"{split}_accuracy_1"], columns[f"{split}_accuracy_2"]])[:, r]
-            torch.testing.assert_close(shown, right, rtol=1e-14, atol=0)
+            close(losses, loss, 1e-12)
+            accuracies = torch.stack([columns[f"{split}_accuracy_1"], columns[f"{split}_accuracy_2"]])[:, r]
+            torch.testing.assert_close(accuracies, right, rtol=1e-14, atol=0)
 
 
 @pytest.mark.parametrize("name", list(MODELS))
@@ -616,8 +603,8 @@ def test_starts(kind: str, name: str) -> None:
     assert torch.equal(theta[0], theta[2])  # all preferences of a seed
     assert not torch.equal(theta[0], theta[1])
     assert torch.equal(p.initial(runs.take([3]))[0], theta[3])
-    own = tiny(model=name, start={"kind": kind, "per_preference": True}).initial(runs)
-    assert len({tuple(row[:5].tolist()) for row in own}) == 6
+    starts = tiny(model=name, start={"kind": kind, "per_preference": True}).initial(runs)
+    assert len({tuple(row[:5].tolist()) for row in starts}) == 6
     for i, (layer, parameter) in enumerate(
         zip([x for x in p.network.layers for _ in (0, 1)], p.network.split(theta), strict=True)
     ):
@@ -678,15 +665,8 @@ def test_smoke_job(name: str, mobench: Run) -> None:
     rows = result.rows
     assert len(rows) == 3
     assert (rows["status"] == "done").all()
-    for column in (
-        "test_loss_1",
-        "test_loss_2",
-        "test_accuracy_1",
-        "test_accuracy_2",
-        "train_accuracy_1",
-        "angle_deg",
-    ):
-        assert np.isfinite(rows[column]).all()
+    measures = ["test_loss_1", "test_loss_2", "test_accuracy_1", "test_accuracy_2", "train_accuracy_1"]
+    assert np.isfinite(rows[[*measures, "angle_deg"]]).all(axis=None)
     assert rows["test_accuracy_1"].between(0, 1).all()
     assert "stationarity" not in rows
     assert ("frozen_steps" in rows) == (name == "ferero_public_code")

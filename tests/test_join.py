@@ -101,7 +101,7 @@ def job_of(parts: Any, compose: Any, problem: str, oracle: str, algorithm: str) 
 @pytest.fixture(scope="module")
 def served(parts: Any, compose: Any) -> dict[tuple[str, str], Job]:
     """A job of each problem with each oracle that can serve it; their problems are built once."""
-    found = {}
+    jobs = {}
     for problem in DIFFERENT:
         for oracle in ORACLES:
             job = job_of(parts, compose, problem, oracle, "ls")
@@ -109,8 +109,8 @@ def served(parts: Any, compose: Any) -> dict[tuple[str, str], Job]:
                 job.oracle()
             except CompatibilityError:
                 continue
-            found[problem, oracle] = job
-    return found
+            jobs[problem, oracle] = job
+    return jobs
 
 
 def some_steps(
@@ -130,15 +130,15 @@ def some_steps(
 
 def refused(spec: Spec, algorithm: Algorithm, oracle: Oracle, problem: Problem, runs: Runs) -> list[str]:
     """The reasons, if there are any; then `start` refuses with every one of them."""
-    found = reasons(spec, algorithm)
-    if found:
+    problems = reasons(spec, algorithm)
+    if problems:
         with pytest.raises(CompatibilityError) as error:
             loop.start(oracle, algorithm, {}, problem.initial(runs), runs, STEPS)
         lines = str(error.value).splitlines()
         assert type(algorithm).__name__ in lines[0]
-        assert lines[1:] == [f"  - {reason}" for reason in found]
-        assert all(len(reason) > 25 for reason in found)
-    return found
+        assert lines[1:] == [f"  - {reason}" for reason in problems]
+        assert all(len(reason) > 25 for reason in problems)
+    return problems
 
 
 @pytest.mark.parametrize("problem_name", DIFFERENT)
@@ -152,11 +152,7 @@ def test_every_problem_has_its_oracles(
         data = 0 < n < math.inf
         large = isinstance(job.problem, BatchGradients)
         whole = f"Choose oracle={'epochs' if data else 'minibatch'}" if large else ""
-        hint = {
-            "exact": whole,
-            "epochs": "" if data else "Choose oracle=minibatch",
-            "local_steps": whole,
-        }
+        hint = {"exact": whole, "epochs": "" if data else "Choose oracle=minibatch", "local_steps": whole}
         if job.problem.n_constraints:
             hint["local_steps"] = "Choose a problem without constraints"
         if isinstance(job.problem, Federated):
@@ -221,67 +217,45 @@ Stops = Callable[[Algorithm, Spec], bool]
 LACKS: dict[str, tuple[Problem, dict[str, Any], str, Stops]] = {
     # problem, changes of the Spec, words of the reason, and which methods it is a reason for
     "no rows": (
-        LeastSquares(n=4, tasks=3, samples=20),
-        {"provides": frozenset({"jvp", "hvp"}), "samples": 2},
-        "needs jacobian, but the oracle provides hvp, jvp",
-        lambda a, spec: "jacobian" in a.needs(spec),
+        LeastSquares(n=4, tasks=3, samples=20), {"provides": frozenset({"jvp", "hvp"}), "samples": 2},
+        "needs jacobian, but the oracle provides hvp, jvp", lambda a, spec: "jacobian" in a.needs(spec),
     ),
     "no jvp": (
-        LeastSquares(n=4, samples=20),
-        {"provides": frozenset({"jacobian"}), "samples": 2},
+        LeastSquares(n=4, samples=20), {"provides": frozenset({"jacobian"}), "samples": 2},
         "needs jvp, but the oracle provides jacobian",
         lambda a, spec: "jvp" in a.needs(spec) and "hvp" not in a.needs(spec),
     ),
     "nothing optional": (
-        LeastSquares(n=4, samples=20),
-        {"provides": frozenset(), "samples": 2},
-        "the oracle provides values and vjp only",
-        lambda a, spec: bool(a.needs(spec)),
+        LeastSquares(n=4, samples=20), {"provides": frozenset(), "samples": 2},
+        "the oracle provides values and vjp only", lambda a, spec: bool(a.needs(spec)),
     ),
     "stateful, one sample": (
-        VLMOP2(n=4, start=START),
-        {"stateful": True},
-        SAMPLES + "a stateful oracle cannot",
+        VLMOP2(n=4, start=START), {"stateful": True}, SAMPLES + "a stateful oracle cannot",
         lambda a, spec: a.samples == 2,
     ),
     "one sample": (
-        VLMOP2(n=4, start=START),
-        {},
-        SAMPLES + "set oracle.samples=2",
-        lambda a, spec: a.samples == 2,
+        VLMOP2(n=4, start=START), {}, SAMPLES + "set oracle.samples=2", lambda a, spec: a.samples == 2,
     ),
     "one constraint": (
-        Constrained(n=4, start=START),
-        {"samples": 2},
-        "it does not support constraints, but the problem has N=1",
-        lambda a, spec: a.constraints == (0, 0),
+        Constrained(n=4, start=START), {"samples": 2},
+        "it does not support constraints, but the problem has N=1", lambda a, spec: a.constraints == (0, 0),
     ),
     "a gap": (
-        Constrained(n=4, start=START),
-        {"samples": 2, "constraint_kind": "gap"},
-        "constraints",
+        Constrained(n=4, start=START), {"samples": 2, "constraint_kind": "gap"}, "constraints",
         lambda a, spec: a.constraints == (0, 0) or a.constraint_kind not in (None, "gap"),
     ),
     "signed": (
-        VLMOP2(n=4, start=START),
-        {"positive": False},
-        "it needs objectives >= 0",
-        lambda a, spec: a.positive,
+        VLMOP2(n=4, start=START), {"positive": False}, "it needs objectives >= 0", lambda a, spec: a.positive,
     ),
     "one objective": (
-        LeastSquares(n=4, tasks=1, samples=20),
-        {"samples": 2},
-        "objectives, but the problem has M=1",
+        LeastSquares(n=4, tasks=1, samples=20), {"samples": 2}, "objectives, but the problem has M=1",
         lambda a, spec: a.objectives[0] > 1,
     ),
     "ball": (
-        InBall(n=4, start={"kind": "constant", "value": 0.6}),
-        {"samples": 2},
-        "?",
-        lambda a, spec: False,
+        InBall(n=4, start={"kind": "constant", "value": 0.6}), {"samples": 2}, "?", lambda a, spec: False,
     ),
     "autodiff": (Autodiff(n=6), {"samples": 2}, "?", lambda a, spec: False),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("lack", LACKS)

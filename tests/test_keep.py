@@ -1,6 +1,4 @@
-"""Rows that come with the project: written by `mobench keep`, found by `mobench`,
-never touched by it.
-"""
+"""Rows that come with the project are written by `mobench keep` and found, not touched, by `mobench`."""
 
 from __future__ import annotations
 
@@ -59,9 +57,9 @@ def test_kept_rows_are_found_and_left_alone(mobench: Run, results: Path, tmp_pat
     assert fresh.code == 0
     assert fresh.job.key == first.job.key
     assert stamps(folder) == before
-    own = mobench(*QUICK, root=elsewhere)  # own rows win
-    assert "already finished" in own.out
-    assert str(folder) not in own.out
+    repeated = mobench(*QUICK, root=elsewhere)  # own rows win
+    assert "already finished" in repeated.out
+    assert str(folder) not in repeated.out
 
     other = mobench(*QUICK, "steps=6", root=tmp_path / "other")  # another job
     assert "already finished" not in other.out
@@ -135,9 +133,7 @@ def test_kept_rows_are_drawn_without_training(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Keeping notes the overrides; --draw draws with them,
-    and refuses where rows are missing instead of training.
-    """
+    """Keeping notes the overrides; --draw uses them, and refuses where rows are missing."""
     drawn = mobench("+experiment=ferero/fig7", "steps=3", "logger=local")
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(drawn.root))
     (made,) = (drawn.root / "other_settings/ferero").iterdir()
@@ -190,17 +186,17 @@ def test_rows_of_the_project_come_from_committed_code() -> None:
     assert unclear == []
     root = Path(__file__).parents[1]
 
-    def git(*arguments: str, given: str = "") -> str:
-        done = subprocess.run(["git", *arguments], input=given, cwd=root, capture_output=True, text=True)
+    def git(*arguments: str, lines: str = "") -> str:
+        done = subprocess.run(["git", *arguments], input=lines, cwd=root, capture_output=True, text=True)
         return done.stdout if done.returncode == 0 else ""
 
     if git("rev-parse", "--is-shallow-repository").strip() != "false":
         return  # the files alone, or a part of their history
     said = [str(json.loads(path.read_text())["git_sha"]) for path in every]
     shas = sorted({sha for one in said for sha in one.split(" and ")})  # of rows that were joined: all
-    found = git("cat-file", "--batch-check", given="\n".join(shas)).splitlines()
-    assert len(found) == len(shas)
-    assert [line for line in found if " commit " not in line] == []
+    objects = git("cat-file", "--batch-check", lines="\n".join(shas)).splitlines()
+    assert len(objects) == len(shas)
+    assert [line for line in objects if " commit " not in line] == []
 
 
 def test_a_kept_history_stays_with_its_rows(mobench: Run, results: Path) -> None:

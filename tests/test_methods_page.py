@@ -1,4 +1,4 @@
-"""What docs/methods.md says of a method is what its class declares; a new method may lack its row."""
+"""The rows of docs/methods.md agree with the classes; a new method may lack its row."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PAGE = {name: row for name, *row in ROW.findall(TEXT)}
 
 
 def test_names_exist_and_are_there_once() -> None:
-    named = [row[0] for row in ROW.findall(TEXT)]
-    assert len(named) == len(set(named))
-    assert set(named) <= set(choices("algorithm"))
+    listed = [row[0] for row in ROW.findall(TEXT)]
+    assert len(listed) == len(set(listed))
+    assert set(listed) <= set(choices("algorithm"))
 
 
 @pytest.mark.parametrize("name", PAGE)

@@ -12,13 +12,7 @@ from mobench.core import Ball, Box, Free, Problem, Set, TablePoint
 from mobench.core.preferences import resolve
 from mobench.errors import ConfigError, MobenchError
 from mobench.kernels.compiled import module
-from mobench.metrics import (
-    bounded_hypervolume,
-    common_descent,
-    front_distance,
-    hypervolume,
-    stationarity,
-)
+from mobench.metrics import bounded_hypervolume, common_descent, front_distance, hypervolume, stationarity
 from mobench.metrics.front import CHUNK
 from mobench.metrics.hypervolume import WORK
 from mobench.oracles.exact import make_point, problem_spec
@@ -52,7 +46,7 @@ def compiled(F: np.ndarray, ref: np.ndarray) -> float:
 
 @pytest.mark.parametrize("M", [3, 4, 5, 6, 7, 12])
 def test_compiled_volumes_equal_inclusion_exclusion(M: int) -> None:
-    """Of points in general position, and of points on a coarse grid, which share most coordinates."""
+    """Points in general position, and points on a coarse grid, which share most coordinates."""
     rng = np.random.default_rng(M)
     ref = np.full(M, 4.0)
     for _ in range(10):
@@ -84,7 +78,7 @@ def test_the_hypervolume_of_a_cube_with_arms_is_a_polynomial(M: int) -> None:
 
 
 def test_the_hypervolume_of_a_product_of_sets_is_the_product_of_their_hypervolumes() -> None:
-    """Of 125 points of six objectives: three staircases of five steps, every step with every other."""
+    """125 points of six objectives: three staircases of five steps, every step with every other."""
     stairs = [(i / 5, (4 - i) / 5) for i in range(5)]  # 15 squares of side 1 / 5
     F = np.array([sum(steps, ()) for steps in itertools.product(stairs, repeat=3)])
     assert hypervolume(F, [1.0] * 6) == pytest.approx((15 / 25) ** 3, rel=1e-13)
@@ -238,16 +232,9 @@ def pareto_points(problem: Problem) -> torch.Tensor:
 
 
 PROBLEMS = [
-    VLMOP2(),
-    VLMOP2(n=10, clip=0.4),
-    ZDT1(),
-    ZDT2(),
-    ZDT3(),
-    DTLZ2(),
-    DTLZ2(M=5),
-    LeastSquares(),
+    VLMOP2(), VLMOP2(n=10, clip=0.4), ZDT1(), ZDT2(), ZDT3(), DTLZ2(), DTLZ2(M=5), LeastSquares(),
     LeastSquares(tasks=4),
-]
+]  # fmt: skip
 IDS = ["vlmop2", "vlmop2-box", "zdt1", "zdt2", "zdt3", "dtlz2", "dtlz2-5", "least_squares", "least_squares-4"]
 
 
@@ -310,14 +297,14 @@ def test_direction_equals_a_general_solver(X: Set, M: int, P: int) -> None:
     x = X.project(2 * torch.rand(R, P, dtype=torch.float64, generator=rng) - 1)
     J = torch.randn(R, M, P, dtype=torch.float64, generator=rng)
     J[: R // 2] += 0.5  # half of them with a common descent direction
-    found = common_descent(TablePoint(x, X, M, {}, torch.zeros(R, M, dtype=torch.float64), J))
-    assert (found.gap <= 1e-12 * J.square().sum(-1).amax(-1)).all()
-    torch.testing.assert_close(found.weights.sum(1), torch.ones(R, dtype=torch.float64))
-    assert found.weights.min() >= -1e-15
-    torch.testing.assert_close(X.project(x + found.d), x + found.d, rtol=0, atol=1e-14)
+    solution = common_descent(TablePoint(x, X, M, {}, torch.zeros(R, M, dtype=torch.float64), J))
+    assert (solution.gap <= 1e-12 * J.square().sum(-1).amax(-1)).all()
+    torch.testing.assert_close(solution.weights.sum(1), torch.ones(R, dtype=torch.float64))
+    assert solution.weights.min() >= -1e-15
+    torch.testing.assert_close(X.project(x + solution.d), x + solution.d, rtol=0, atol=1e-14)
     for r in range(R):
         np.testing.assert_allclose(
-            found.d[r].numpy(), by_cvxpy(x[r].numpy(), J[r].numpy(), X), atol=TOLERANCE[type(X)] ** 0.5
+            solution.d[r].numpy(), by_cvxpy(x[r].numpy(), J[r].numpy(), X), atol=TOLERANCE[type(X)] ** 0.5
         )
 
 

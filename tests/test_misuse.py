@@ -1,6 +1,4 @@
-"""Broken files, sizes, threads,
-terminals and folders that are not what they should be.
-"""
+"""Broken files, sizes, threads, terminals and folders that are not what they should be."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ import mobench as api
 from mobench.errors import ConfigError, MobenchError
 from mobench.jobs.store import JobFolder
 from mobench.system import console
-from tests.conftest import REPOSITORY, Run, command, environment
+from tests.conftest import REPOSITORY, Run, command, environment, process
 
 # files of a plug-in: what they hold, and what the message must say besides the file's name
 BROKEN = {
@@ -124,11 +122,11 @@ def test_threads_give_the_rows_of_one_after_the_other(
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "one"))
     expected = {name: rows(name).drop(columns="seconds") for name in dict.fromkeys(names)}
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "threads"))
-    found = in_threads(rows, names)
-    for name, answer in zip(names, found, strict=True):
+    results = in_threads(rows, names)
+    for name, answer in zip(names, results, strict=True):
         assert not isinstance(answer, MobenchError), f"{name}: {answer}"
         assert answer.drop(columns="seconds").equals(expected[name])
-    assert found[2].equals(found[3])  # also in the seconds that it took
+    assert results[2].equals(results[3])  # also in the seconds that it took
     assert len(list(tmp_path.glob("threads/runs/*"))) == 4
 
 
@@ -137,10 +135,10 @@ def test_functions_of_ones_own_in_threads(tmp_path: Path, monkeypatch: pytest.Mo
     import torch
 
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
-    own = api.objectives([lambda x: (x - 1).square().sum(), lambda x: torch.exp(x).sum()], dim=2)
+    problem = api.objectives([lambda x: (x - 1).square().sum(), lambda x: torch.exp(x).sum()], dim=2)
 
     def rows(steps: int) -> Any:
-        return len(api.run(problem=own, algorithm="mgda", preferences=2, steps=steps, logger="local"))
+        return len(api.run(problem=problem, algorithm="mgda", preferences=2, steps=steps, logger="local"))
 
     assert in_threads(rows, (2, 300, 5, 200)) == [2, 2, 2, 2]
 
@@ -159,23 +157,15 @@ def test_a_working_folder_that_is_gone(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     script = 'cd "$1" && rmdir "$1" && shift && exec "$@"'
-    done = subprocess.run(
-        ["bash", "-c", script, "bash", str(gone), *command("preferences=2")],
-        env=environment(tmp_path / "outputs", PYTHONPATH=os.pathsep.join(p for p in sys.path if p)),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    env = environment(tmp_path / "outputs", PYTHONPATH=os.pathsep.join(p for p in sys.path if p))
+    done = process(["bash", "-c", script, "bash", str(gone), *command("preferences=2")], env=env)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "The working folder no longer exists" in done.stderr
 
 
 def test_ctrl_c_while_the_program_is_imported(tmp_path: Path) -> None:
-    """Its exit code is 130, also where what is being imported makes another error of it,
-    or Python remembers the signal.
-    """
+    """The exit code is 130, also where the import makes another error of it."""
     (tmp_path / "sitecustomize.py").write_text(
         "import signal, sys\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # what nohup and background jobs ignore
@@ -188,22 +178,17 @@ def test_ctrl_c_while_the_program_is_imported(tmp_path: Path) -> None:
     )
     env = environment(tmp_path, PYTHONPATH=os.pathsep.join([str(tmp_path), str(REPOSITORY)]))
     line = command("preferences=2")  # python -m: there Python remembers the signal
-    done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=60, check=False)
+    done = process(line, 60, env=env)
     assert (done.returncode, done.stderr) == (130, "mobench: error: Stopped before the first job started.\n")
 
 
 def test_a_running_job_says_where_it_is(tmp_path: Path) -> None:
     """Between two checkpoints, too: without one `mobench status` would say step 0."""
-    arguments = [
-        "algorithm=ls",
-        "preferences=2",
-        "steps=3000000",
-        "record.every=0",
-        "checkpoint.seconds=3600",
-    ]
+    arguments = ["algorithm=ls", "preferences=2", "steps=3000000", "record.every=0", "logger=local"]
+    arguments.append("checkpoint.seconds=3600")
     code = (
         "import sys\nfrom mobench.cli import entry; from mobench.jobs import train\ntrain.BEAT = 0.2\n"
-        f"sys.argv[1:] = {[*arguments, 'logger=local']}\nentry.main()\n"
+        f"sys.argv[1:] = {arguments}\nentry.main()\n"
     )
     job = subprocess.Popen([sys.executable, "-c", code], env=environment(tmp_path), stderr=subprocess.DEVNULL)
     try:

@@ -1,6 +1,4 @@
-"""What MLM-CMOO promises: invariants of a step, known answers, limits, symmetries,
-what is printed and what is refused.
-"""
+"""Properties of MLM-CMOO: invariants of a step, known answers, limits, symmetries, refusals."""
 
 from __future__ import annotations
 
@@ -96,7 +94,7 @@ def plain_min_norm(gram: np.ndarray) -> np.ndarray:
     from scipy.optimize import minimize
 
     n = len(gram)
-    found = minimize(
+    solution = minimize(
         lambda v: v @ gram @ v,
         np.full(n, 1 / n),
         jac=lambda v: 2 * gram @ v,
@@ -104,7 +102,7 @@ def plain_min_norm(gram: np.ndarray) -> np.ndarray:
         constraints={"type": "eq", "fun": lambda v: v.sum() - 1, "jac": lambda v: np.ones(n)},
         options={"ftol": 1e-16, "maxiter": 500},
     )
-    return found.x
+    return solution.x
 
 
 def test_path_against_a_loop_written_from_the_specification() -> None:
@@ -114,9 +112,9 @@ def test_path_against_a_loop_written_from_the_specification() -> None:
         f = 0.5 * ((x - a) ** 2).sum(1)
         return f, np.array([1 - x[1]]), (x - a).T, np.array([[0.0], [-1.0]]), np.stack([np.eye(2)] * 2)
 
-    found, _, _ = follow(Exact(HalfPlane(), ONE), MLMCMOO(), ONE, 300)
+    path, _, _ = follow(Exact(HalfPlane(), ONE), MLMCMOO(), ONE, 300)
     expected = plain_loop(fg, np.array([0.3, -1.0]), 2, 300, 0.02, 0.02, 0.02, 0.25)
-    np.testing.assert_allclose(found[:, 0].numpy(), expected, atol=1e-11)
+    np.testing.assert_allclose(path[:, 0].numpy(), expected, atol=1e-11)
 
 
 def test_path_of_three_objectives_against_that_loop() -> None:
@@ -130,24 +128,17 @@ def test_path_of_three_objectives_against_that_loop() -> None:
         J = np.stack([2 * x, np.eye(6)[0]], axis=1)
         return None, np.array([x @ x - 1, x[0] - 0.2]), np.einsum("mij,mj->im", A, y), J, A
 
-    found, _, _ = follow(oracle, MLMCMOO(step_size=0.01, eta=0.01, beta=0.01), runs, 60)
+    path, _, _ = follow(oracle, MLMCMOO(step_size=0.01, eta=0.01, beta=0.01), runs, 60)
     expected = plain_loop(fg, oracle.initial(runs)[0].numpy(), 3, 60, 0.01, 0.01, 0.01, 0.25)
     # SLSQP's weights are good to about 1e-6
-    np.testing.assert_allclose(found[:, 0].numpy(), expected, atol=1e-6)
+    np.testing.assert_allclose(path[:, 0].numpy(), expected, atol=1e-6)
 
 
 # 1, 2, 4, 5: a step
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"inner": "exact"},
-        {"lam_target": "constrained"},
-        {"h_power": 2},
-        {"variant": "literal"},
-    ],
+    "options", [{}, {"inner": "exact"}, {"lam_target": "constrained"}, {"h_power": 2}, {"variant": "literal"}]
 )
 def test_weights_stay_in_the_simplex_and_multipliers_in_their_box(options: dict[str, Any]) -> None:
     runs = Runs.product(THIRDS, [0, 1])
@@ -191,14 +182,14 @@ def test_hessian_term_is_the_gradient_of_the_norm() -> None:
     def norm(x: Tensor) -> Tensor:
         return oracle.at(x, {}, 0).vjp(v).norm(dim=1)
 
-    found = algorithm._h(point, v, norm(x).unsqueeze(1))
+    term = algorithm._h(point, v, norm(x).unsqueeze(1))
 
     for i in range(6):
         e = torch.zeros(6, dtype=F64)
         e[i] = 1e-6
-        torch.testing.assert_close(found[:, i], (norm(x + e) - norm(x - e)) / 2e-6, rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(term[:, i], (norm(x + e) - norm(x - e)) / 2e-6, rtol=1e-5, atol=1e-7)
     graph = GraphPoint(lambda y: oracle.problem.values(y), x, oracle.spec.X, 3, {})
-    torch.testing.assert_close(algorithm._h(graph, v, norm(x).unsqueeze(1)), found)
+    torch.testing.assert_close(algorithm._h(graph, v, norm(x).unsqueeze(1)), term)
 
 
 def test_multiplier_term_is_the_gradient_of_the_augmented_lagrangian() -> None:
@@ -220,15 +211,15 @@ def test_multiplier_term_is_the_gradient_of_the_augmented_lagrangian() -> None:
 
     point = oracle.at(x, {}, 0)
     state = loop.start(oracle, algorithm, {}, x, runs, 20)["alg"] | {"z": z}
-    d, told, _ = algorithm.step((point,), state, 0, algorithm.step_size)
-    assert (told["mu"] == 0.0).any()
-    assert (told["mu"] == 2.0).any()
-    found = -d - point.vjp(state["lam"])  # c_0 = 1
+    d, info, _ = algorithm.step((point,), state, 0, algorithm.step_size)
+    assert (info["mu"] == 0.0).any()
+    assert (info["mu"] == 2.0).any()
+    gradient = -d - point.vjp(state["lam"])  # c_0 = 1
     for i in range(x.shape[1]):
         e = torch.zeros(x.shape[1], dtype=F64)
         e[i] = 1e-4
         torch.testing.assert_close(
-            found[:, i], (envelope(x + e) - envelope(x - e)) / 2e-4, rtol=1e-4, atol=1e-5
+            gradient[:, i], (envelope(x + e) - envelope(x - e)) / 2e-4, rtol=1e-4, atol=1e-5
         )
 
 
@@ -283,13 +274,8 @@ def test_p2_ends_at_constrained_stationary_points(tmp_path: FilePath) -> None:
 
 
 def test_literal_does_not_see_its_constraint(tmp_path: FilePath) -> None:
-    literal = (
-        "problem=half_plane",
-        "algorithm=mlm_cmoo",
-        "algorithm.variant=literal",
-        "algorithm.prox_steps=5",
-    )
-    rows, x = finished(tmp_path, *literal, "steps=900")
+    literal = ("algorithm=mlm_cmoo", "algorithm.variant=literal", "algorithm.prox_steps=5")
+    rows, x = finished(tmp_path, "problem=half_plane", *literal, "steps=900")
     assert rows["violation"][0] > 0.5
     assert rows["multiplier_1"][0] == 0.0
     assert abs(x[0, 1]) < 0.05  # a Pareto point of the problem without constraint
@@ -356,9 +342,9 @@ def test_clip_of_the_hessian_term() -> None:
         state = loop.start(oracle, algorithm, {}, x, runs, 5)["alg"]
         state["theta"] = torch.tensor([[1.0, 0.0, 0.0]], dtype=F64).repeat(3, 1)  # far from lam
         point = oracle.at(x, {}, 0)
-        d, told, _ = algorithm.step((point,), state, 3, 0.02)
-        main = -point.vjp(torch.cat([state["lam"] / 4**0.25, told["mu"]], dim=1))
-        lengths[clip] = ((d - main).norm(dim=1) / main.norm(dim=1), told["u_ratio"])
+        d, info, _ = algorithm.step((point,), state, 3, 0.02)
+        main = -point.vjp(torch.cat([state["lam"] / 4**0.25, info["mu"]], dim=1))
+        lengths[clip] = ((d - main).norm(dim=1) / main.norm(dim=1), info["u_ratio"])
     torch.testing.assert_close(lengths[None][0], lengths[None][1])
     assert float(lengths[None][0].max()) > 0.2
     torch.testing.assert_close(lengths[0.2][0], lengths[None][1].clamp_max(0.2))
@@ -373,14 +359,14 @@ def test_tangent_cone_of_the_simplex_against_cvxpy() -> None:
         5, 1
     )
     v = torch.from_numpy(rng.standard_normal((15, 4)))
-    found = tangent_to_simplex(x, v)
+    projected = tangent_to_simplex(x, v)
     for r in range(15):
         u = cp.Variable(4)
         held = [u[i] >= 0 for i in range(4) if x[r, i] == 0]
         cp.Problem(cp.Minimize(cp.sum_squares(u - v[r].numpy())), [cp.sum(u) == 0, *held]).solve(
             solver="CLARABEL"
         )
-        np.testing.assert_allclose(found[r].numpy(), u.value, atol=1e-6)
+        np.testing.assert_allclose(projected[r].numpy(), u.value, atol=1e-6)
 
 
 # what is refused, what is said
@@ -408,27 +394,11 @@ def test_options_that_cannot_work(options: dict[str, Any], words: str) -> None:
 
 
 def test_columns_and_certificates_of_a_job(mobench: Run) -> None:
-    done = mobench(
-        "problem=half_plane",
-        "algorithm=mlm_cmoo",
-        "algorithm.diagnose=5",
-        "steps=20",
-        "preferences=1",
-        "logger=local",
-    )
+    method = ("algorithm=mlm_cmoo", "algorithm.diagnose=5")
+    done = mobench("problem=half_plane", *method, "steps=20", "preferences=1", "logger=local")
     assert done.code == 0, done.err
-    wanted = {
-        "g_1",
-        "violation",
-        "own_residual",
-        "complementarity",
-        "multiplier_1",
-        "u_ratio",
-        "kkt",
-        "stationarity_t",
-        "inner_error",
-    }
-    assert wanted <= set(done.rows)
+    assert {"g_1", "violation", "multiplier_1", "u_ratio", "kkt", "inner_error"} <= set(done.rows)
+    assert {"own_residual", "complementarity", "stationarity_t"} <= set(done.rows)
     history = done.job.history()
     errors = history.set_index("step")["inner_error"]
     assert errors.loc[:4].isna().all()
@@ -449,7 +419,7 @@ def test_kkt_of_constraints_against_cvxpy() -> None:
     x[0, 0] = 0.2
     point = oracle.exact_point(x)
     assert point is not None
-    found = constrained_kkt(point)
+    residuals = constrained_kkt(point)
     rows = point.jacobian().numpy()
     g = point.G.numpy()
     for r in range(2):
@@ -458,4 +428,4 @@ def test_kkt_of_constraints_against_cvxpy() -> None:
         held = [lam >= 0, cp.sum(lam) == 1, nu >= 0, *[nu[j] == 0 for j in range(2) if g[r, j] < -5e-3]]
         problem = cp.Problem(cp.Minimize(cp.norm(rows[r, :3].T @ lam + rows[r, 3:].T @ nu)), held)
         problem.solve(solver="CLARABEL")
-        assert abs(problem.value - float(found[r])) < 1e-6
+        assert abs(problem.value - float(residuals[r])) < 1e-6

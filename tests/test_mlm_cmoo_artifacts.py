@@ -53,9 +53,9 @@ def test_multiples_of_runs_that_were_cut_off(
 
 
 def test_seeds_where_mlm_cmoo_did_not_arrive_are_counted() -> None:
-    own: Any = [Fake(10, 4.0), Fake(10, None), Fake(10, 2.0)]
+    levels: Any = [Fake(10, 4.0), Fake(10, None), Fake(10, 2.0)]
     runs: Any = [Fake(50, 8.0)] * 3
-    cell = multiple(runs, own, "L", 0.1)
+    cell = multiple(runs, levels, "L", 0.1)
     assert (cell.text, cell.value) == ("x3.00 (2 of 3)", None)
     nobody: Any = [Fake(10, None)] * 3
     assert multiple(runs, nobody, "L", 0.1).text == "8.0 s; MLM-CMOO did not arrive"
@@ -65,9 +65,9 @@ def test_seeds_where_mlm_cmoo_did_not_arrive_are_counted() -> None:
 
 
 def test_a_baseline_that_arrives_where_mlm_cmoo_does_not_is_faster() -> None:
-    own: Any = [Fake(10, None), Fake(10, 4.0), Fake(10, None)]
+    levels: Any = [Fake(10, None), Fake(10, 4.0), Fake(10, None)]
     runs = [Fake(50, 8.0), Fake(50, 8.0), Fake(50, 12.0)]
-    assert multiple(runs, own, "L", 0.1).faster == (0.8,)  # type: ignore[arg-type]
+    assert multiple(runs, levels, "L", 0.1).faster == (0.8,)  # type: ignore[arg-type]
     nobody: Any = [Fake(10, None)]
     assert multiple([Fake(50, 5.0)], nobody, "L", 0.1).faster == (0.5,)  # type: ignore[list-item]
 
@@ -110,13 +110,13 @@ class Claims:
         pass
 
 
-def judged(own: list[Levels], nsga2: list[Levels], psl: list[Levels]) -> dict[str, dict[str, Any]]:
-    """What Table 1 says of such runs at the paper's scale."""
+def judged(mlm: list[Levels], nsga2: list[Levels], psl: list[Levels]) -> dict[str, dict[str, Any]]:
+    """The claims of Table 1 about such runs at the paper's scale."""
     a: Any = Claims()
-    runs: Any = (own, {"NSGA-II": nsga2, "PSL": psl})
+    runs: Any = (mlm, {"NSGA-II": nsga2, "PSL": psl})
     judge(a, Times((0.01, 0.001), *runs))
-    found: dict[str, dict[str, Any]] = a.said
-    return found
+    claims: dict[str, dict[str, Any]] = a.said
+    return claims
 
 
 def at(total: float, *times: float | None) -> Levels:
@@ -128,45 +128,37 @@ IDS = ("reaches", "growth", "balance", "slower", "order", "ratios-grow")
 
 
 @pytest.mark.parametrize(
-    ("own", "nsga2", "psl", "holds"),
+    ("mlm", "nsga2", "psl", "holds"),
     [
         # as published: 1302, 2057, 1322, 2104 s; x2.2, x3.2, x2.3, x3.1; x1.8, x2.03, x1.7, x2.1
         (
-            at(3000, 1302, 2057, 1322, 2104),
-            at(9000, 2.2 * 1302, 3.2 * 2057, 2.3 * 1322, 3.1 * 2104),
-            at(9000, 1.8 * 1302, 2.03 * 2057, 1.7 * 1322, 2.1 * 2104),
-            (True, True, True, True, True, True),
+            at(3000, 1302, 2057, 1322, 2104), at(9000, 2.2 * 1302, 3.2 * 2057, 2.3 * 1322, 3.1 * 2104),
+            at(9000, 1.8 * 1302, 2.03 * 2057, 1.7 * 1322, 2.1 * 2104), (True, True, True, True, True, True),
         ),
         # nobody arrives: all runs are cut off, and nothing can be said
         (at(10, *[None] * 4), at(9, *[None] * 4), at(1, *[None] * 4), (None, None, None, None, None, None)),
         # MLM-CMOO arrives at one loss alone; what is known of the other claims holds, but is not all of it
         (
-            at(10, 4, None, 4, None),
-            at(20, *[None] * 4),
-            at(20, *[None] * 4),
+            at(10, 4, None, 4, None), at(20, *[None] * 4), at(20, *[None] * 4),
             (None, None, None, None, None, None),
         ),
         # what is known contradicts a claim
         (
-            at(10, 4, None, 8, None),
-            at(20, 2, None, 9, None),
-            at(20, *[None] * 4),
+            at(10, 4, None, 8, None), at(20, 2, None, 9, None), at(20, *[None] * 4),
             (None, None, False, False, None, None),
         ),
         # a baseline arrives where MLM-CMOO does not
         (
-            at(10, *[None] * 4),
-            at(9, 5, None, None, None),
-            at(1, *[None] * 4),
+            at(10, *[None] * 4), at(9, 5, None, None, None), at(1, *[None] * 4),
             (None, None, None, False, None, None),
         ),
         # baselines that are cut off late enough are slower; the claims about their multiples stay open
         (at(10, 2, 4, 2, 4), at(20, *[None] * 4), at(20, *[None] * 4), (True, True, True, True, None, None)),
         (at(10, 2, 4, 2, 4), at(3, *[None] * 4), at(20, *[None] * 4), (True, True, True, None, None, None)),
     ],
-)
-def test_verdicts_of_table_1(own: Levels, nsga2: Levels, psl: Levels, holds: tuple[bool | None, ...]) -> None:
-    said = judged([own], [nsga2], [psl])
+)  # fmt: skip
+def test_verdicts_of_table_1(mlm: Levels, nsga2: Levels, psl: Levels, holds: tuple[bool | None, ...]) -> None:
+    said = judged([mlm], [nsga2], [psl])
     assert tuple(said[id]["holds"] for id in IDS) == holds
     for id in IDS:
         assert said[id]["measured"]

@@ -95,8 +95,8 @@ def test_settings_of_a_network_are_those_of_run(
     assert config["oracle"]["batch_size"] == 4
     rows = api.run(problem="mine.py:network", algorithm="ls", preferences=2, steps=3)
     assert api.load(rows).path == result.job.path
-    own = ("oracle=minibatch", "oracle.batch_size=2", "record.every=1")
-    other = mobench("problem=mine.py:network", *own, *QUICK, root=tmp_path / "other").job.config()
+    settings = ("oracle=minibatch", "oracle.batch_size=2", "record.every=1")
+    other = mobench("problem=mine.py:network", *settings, *QUICK, root=tmp_path / "other").job.config()
     assert (other["oracle"]["batch_size"], other["record"]["every"]) == (2, 1)
     mobench("problem=mine.py:adam", "algorithm.step_size=0.1", *QUICK).refused("no effect beside optimizer=")
 
@@ -127,8 +127,8 @@ def test_the_last_problem_counts(mobench: Run, here: Path, monkeypatch: pytest.M
     monkeypatch.setenv("WHICH", "zdt1")
     of_a_file = mobench("problem=mine.py:make", "problem=${oc.env:WHICH}", *QUICK)
     assert of_a_file.folders[0].path.name.startswith("zdt1-")
-    own = mobench("problem=vlmop2", "problem=mine.py:make", *QUICK)
-    assert own.folders[0].path.name.startswith("own-")
+    result = mobench("problem=vlmop2", "problem=mine.py:make", *QUICK)
+    assert result.folders[0].path.name.startswith("own-")
 
 
 def test_a_file_that_changes_makes_another_job(mobench: Run, here: Path) -> None:

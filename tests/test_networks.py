@@ -70,9 +70,6 @@ PROGRAMS = {
 
         data = TensorDataset(torch.rand(16, 3, 12, 12), torch.randint(0, 2, (16, 2)))
         problem = mobench.networks(make, losses, DataLoader(data, batch_size=8, shuffle=True))
-        for name in methods:
-            rows = mobench.run(problem=problem, algorithm=name, preferences=2, steps=2, **options)
-            found[name] = rows, problem
     """,
     "transformer": """
         import mobench, torch
@@ -87,9 +84,6 @@ PROGRAMS = {
 
         data = torch.randint(0, 20, (24, 5)), torch.randn(24, 2)
         problem = mobench.networks(Tagger, lambda z, b: (z - b[1]).square().mean(0), data, batch_size=8)
-        for name in methods:
-            rows = mobench.run(problem=problem, algorithm=name, preferences=2, steps=4, **options)
-            found[name] = rows, problem
     """,
     "recurrent": """
         import mobench, torch
@@ -102,9 +96,6 @@ PROGRAMS = {
 
         data = torch.randn(24, 6, 3), torch.randn(24, 2)
         problem = mobench.networks(Forecast, lambda z, b: (z - b[1]).square().mean(0), data, batch_size=8)
-        for name in methods:
-            rows = mobench.run(problem=problem, algorithm=name, preferences=2, steps=4, **options)
-            found[name] = rows, problem
     """,
     "perceptron": """
         import mobench, torch
@@ -115,9 +106,6 @@ PROGRAMS = {
 
         data = torch.randn(24, 4), torch.randn(24, 2)
         problem = mobench.networks(make, lambda z, b: (z - b[1]).square().mean(0), data, batch_size=8)
-        for name in methods:
-            rows = mobench.run(problem=problem, algorithm=name, preferences=2, steps=4, **options)
-            found[name] = rows, problem
     """,
     "recommender": """
         import mobench, torch
@@ -132,36 +120,37 @@ PROGRAMS = {
         ids = torch.randint(0, 10, (2, 30))
         data = {"user": ids[0], "item": ids[1], "stars": torch.rand(30)}
         problem = mobench.networks(Towers, losses, data, batch_size=10, forward=score)
-        for name in methods:
-            rows = mobench.run(problem=problem, algorithm=name, preferences=2, steps=4, **options)
-            found[name] = rows, problem
     """,
 }
+TRAINING = """
+for name in methods:
+    rows = mobench.run(problem=problem, algorithm=name, preferences=2, steps=steps, **options)
+    results[name] = rows, problem
+"""
+
+
+def program(name: str) -> str:
+    return textwrap.dedent(PROGRAMS[name]) + TRAINING
 
 
 def ran(name: str, methods: tuple[str, ...] = (), dropout: float = 0.1, **options: Any) -> dict[str, Any]:
     """The names of a program after it has run."""
-    scope: dict[str, Any] = {
-        "__name__": "program",
-        "methods": methods,
-        "found": {},
-        "dropout": dropout,
-        "options": QUIET | options,
-    }
+    scope: dict[str, Any] = {"__name__": "program", "methods": methods, "results": {}, "dropout": dropout}
+    scope |= {"steps": 2 if name == "residual" else 4, "options": QUIET | options}
     torch.manual_seed(1)
-    exec(compile(textwrap.dedent(PROGRAMS[name]), name, "exec"), scope)
+    exec(compile(program(name), name, "exec"), scope)
     return scope
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_three_methods_in_fifteen_lines(name: str) -> None:
-    written = [line for line in textwrap.dedent(PROGRAMS[name]).splitlines() if line.strip()]
+    written = [line for line in program(name).splitlines() if line.strip()]
     assert len(written) <= 15
     # four ways to compute 11 million parameters take longer to measure than to train; one method is enough
     options = {"problem.execution": "channels_last"} if name == "residual" else {}
     methods = METHODS[:1] if name == "residual" else METHODS
-    found = ran(name, methods, **options)["found"]
-    for method, (rows, problem) in found.items():
+    results = ran(name, methods, **options)["results"]
+    for method, (rows, problem) in results.items():
         assert (rows["status"] == "done").all(), method
         assert np.isfinite(rows[["f_1", "f_2"]]).all(axis=None)
         history = mobench.load(rows).history
@@ -175,9 +164,9 @@ def test_three_methods_in_fifteen_lines(name: str) -> None:
 
 
 def expected_losses(problem: Any, module: nn.Module, batch: Any) -> Tensor:
-    given = problem.functions
-    outputs = given.forward(module, batch)
-    return torch.cat([torch.atleast_1d(loss(outputs, batch)) for loss in given.losses])
+    functions = problem.functions
+    outputs = functions.forward(module, batch)
+    return torch.cat([torch.atleast_1d(loss(outputs, batch)) for loss in functions.losses])
 
 
 # against plain loops
@@ -185,12 +174,12 @@ def expected_losses(problem: Any, module: nn.Module, batch: Any) -> Tensor:
 
 def bound(problem: Any, seeds: tuple[int, ...] = (0, 1), **options: Any) -> Any:
     """The job of a problem, and its problem bound to the runs, in float64."""
-    given = {"preferences": 2, "seeds": list(seeds), "dtype": "float64", "steps": 4, "algorithm": "mgda"}
+    setup = {"preferences": 2, "seeds": list(seeds), "dtype": "float64", "steps": 4, "algorithm": "mgda"}
     from mobench.config import compose
 
-    given |= QUIET | options
-    with problem.chosen(given) as chosen:
-        job = make_job(compose.compose([*chosen, *(f"{k}={compose.text(v)}" for k, v in given.items())]))
+    setup |= QUIET | options
+    with problem.chosen(setup) as chosen:
+        job = make_job(compose.compose([*chosen, *(f"{k}={compose.text(v)}" for k, v in setup.items())]))
         oracle = job.oracle()
     return job, oracle
 
@@ -249,8 +238,8 @@ def test_training_is_that_of_a_plain_loop() -> None:
             losses = (module(x[i]) - y[i]).square().mean(0)
             (0.3 * losses[0] + 0.7 * losses[1]).backward()
             optimizer.step()
-    (found,) = problem.modules(rows)
-    for p, q in zip(found.parameters(), module.parameters(), strict=True):
+    (trained,) = problem.modules(rows)
+    for p, q in zip(trained.parameters(), module.parameters(), strict=True):
         torch.testing.assert_close(p, q, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(
         rows.loc[0, ["f_1", "f_2"]].astype(float), (module(x) - y).square().mean(0).tolist(), rtol=1e-10
@@ -319,12 +308,12 @@ def test_a_run_draws_as_its_module_does_under_a_seed_of_its_own(monkeypatch: pyt
     plain = torch.manual_seed
     monkeypatch.setattr(torch, "manual_seed", lambda key: seeds.append(key) or plain(key))
     before = torch.get_rng_state()
-    found = oracle.at(theta, {}, 3).values()
+    computed = oracle.at(theta, {}, 3).values()
     assert torch.equal(before, torch.get_rng_state())
     assert len(seeds) == len(theta) == 4
     assert len(set(seeds)) == 2  # all preferences of a seed draw the same
     module = Drawing().double()
-    for key, row, values, x in zip(seeds, theta, found, inputs[-4:], strict=True):
+    for key, row, values, x in zip(seeds, theta, computed, inputs[-4:], strict=True):
         torch.nn.utils.vector_to_parameters(row, module.parameters())
         plain(key)
         torch.testing.assert_close(values, module(x).square().mean(0).detach())
@@ -352,10 +341,10 @@ def test_dropout_differs_by_seed_and_step_but_not_by_preference() -> None:
     )
     job, oracle = bound(problem)
     theta = oracle.initial(job.runs)[:1].expand(4, -1)
-    found = [oracle.at(theta, {}, t).values() for t in range(2)]
-    torch.testing.assert_close(found[0][:2], found[0][2:])
-    assert not torch.allclose(found[0][0], found[0][1])
-    assert not torch.allclose(found[0], found[1])
+    values = [oracle.at(theta, {}, t).values() for t in range(2)]
+    torch.testing.assert_close(values[0][:2], values[0][2:])
+    assert not torch.allclose(values[0][0], values[0][1])
+    assert not torch.allclose(values[0], values[1])
 
 
 # interrupted
@@ -379,14 +368,8 @@ def same(a: pd.DataFrame, b: pd.DataFrame) -> None:
         assert np.array_equal(x, y)
 
 
-LONG: dict[str, Any] = {
-    "algorithm": "omd_tch",
-    "preferences": 2,
-    "seeds": [0, 1],
-    "steps": 40,
-    "checkpoint.seconds": 0,
-    **QUIET,
-}
+LONG: dict[str, Any] = {"algorithm": "omd_tch", "preferences": 2, "seeds": [0, 1], "steps": 40, **QUIET}
+LONG["checkpoint.seconds"] = 0
 ONE_WAY = {**LONG, "problem.execution": "loop"}
 """For jobs that are compared bit for bit, but measure which way is the fastest each for itself."""
 
@@ -439,9 +422,9 @@ def test_callback_sees_each_recorded_step_with_its_measures() -> None:
     rows = mobench.run(problem=problem, **LONG)
     history = mobench.load(rows).history
     assert [step for step, _ in seen] == list(range(0, 41, 5))
-    for step, found in seen:
+    for step, table in seen:
         expected = history[history["step"] == step].reset_index(drop=True)
-        pd.testing.assert_frame_equal(found[expected.columns], expected)
+        pd.testing.assert_frame_equal(table[expected.columns], expected)
     module = problem.modules(rows)[2]
     x, y = problem.functions.validation.tree
     with torch.no_grad():
@@ -458,22 +441,22 @@ def below(history: pd.DataFrame) -> pd.Series:
 
 
 def test_a_stop_rule_ends_each_run_by_itself() -> None:
-    given = {**ONE_WAY, "algorithm": "ls", "algorithm.step_size": 0.01, "dtype": "float64", "record.every": 2}
-    rows = mobench.run(problem=long_problem(stop=below), **given)
+    setup = {**ONE_WAY, "algorithm": "ls", "algorithm.step_size": 0.01, "dtype": "float64", "record.every": 2}
+    rows = mobench.run(problem=long_problem(stop=below), **setup)
     assert (rows["ended"] >= 0).any()
     assert rows["ended"].nunique() > 1
     history = mobench.load(rows).history
-    free = mobench.load(mobench.run(problem=long_problem(), **given)).history
+    free = mobench.load(mobench.run(problem=long_problem(), **setup)).history
     for run, end in enumerate(rows["ended"]):
-        own = history[history["run"] == run]
-        last = own["step"].max()
+        stopped = history[history["run"] == run]
+        last = stopped["step"].max()
         assert last == (end if end >= 0 else 40)
         expected = free[(free["run"] == run) & (free["step"] <= last)]
-        np.testing.assert_array_equal(own["f_1"], expected["f_1"])
-        assert (own["f_1"].iloc[:-1] >= 0.5).all()
+        np.testing.assert_array_equal(stopped["f_1"], expected["f_1"])
+        assert (stopped["f_1"].iloc[:-1] >= 0.5).all()
     seed = int(rows.loc[1, "seed"])
     weights = [[rows.loc[1, "preference_1"], rows.loc[1, "preference_2"]]]
-    lonely = {k: v for k, v in given.items() if k != "preferences"} | {
+    lonely = {k: v for k, v in setup.items() if k != "preferences"} | {
         "seeds": [seed],
         "preferences.weights": weights,
     }
@@ -489,9 +472,9 @@ def test_a_stop_rule_sees_the_whole_history_and_a_step_costs_its_own_rows(
     frame = Recorder.frame
 
     def counted(self: Recorder, job: Any) -> pd.DataFrame:
-        found = frame(self, job)
-        made.append(len(found))
-        return found
+        table = frame(self, job)
+        made.append(len(table))
+        return table
 
     monkeypatch.setattr(Recorder, "frame", counted)
     seen: list[pd.DataFrame] = []
@@ -502,13 +485,13 @@ def test_a_stop_rule_sees_the_whole_history_and_a_step_costs_its_own_rows(
         copies.append(history.copy())
         return np.zeros(4, dtype=bool)
 
-    given = {**LONG, "algorithm": "ls", "record.every": 1, "seeds": [3]}
-    rows = mobench.run("+vary.step_size=[0.01,0.02]", problem=long_problem(stop=never), **given)
+    setup = {**LONG, "algorithm": "ls", "record.every": 1, "seeds": [3]}
+    rows = mobench.run("+vary.step_size=[0.01,0.02]", problem=long_problem(stop=never), **setup)
     history = mobench.load(rows).history
     assert len(seen) == 40
-    for t, (found, copied) in enumerate(zip(seen, copies, strict=True)):
-        pd.testing.assert_frame_equal(found, copied)  # later steps do not write into what was given
-        pd.testing.assert_frame_equal(found, history[history["step"] <= t], check_exact=True)
+    for t, (table, copied) in enumerate(zip(seen, copies, strict=True)):
+        pd.testing.assert_frame_equal(table, copied)  # later steps do not write into it
+        pd.testing.assert_frame_equal(table, history[history["step"] <= t], check_exact=True)
     assert made == [4] * 40 + [4 * 41]  # the last one is the history on disk
 
 
@@ -528,8 +511,8 @@ def test_starts_from_state_dicts_one_for_each_preference() -> None:
 
     tiny = {"algorithm": "ls", "preferences": 2, "seeds": [0, 1], "steps": 1, "algorithm.step_size": 1e-12}
     rows = mobench.run(problem=problem([m.state_dict() for m in modules]), **tiny, **QUIET)
-    for r, found in enumerate(problem([m.state_dict() for m in modules]).modules(rows)):
-        torch.testing.assert_close(found.weight, modules[r // 2].weight)
+    for r, trained in enumerate(problem([m.state_dict() for m in modules]).modules(rows)):
+        torch.testing.assert_close(trained.weight, modules[r // 2].weight)
     with pytest.raises(ConfigError, match="start has 2 state dicts, but the job has 3 preferences"):
         mobench.run(problem=problem([m.state_dict() for m in modules]), **{**tiny, "preferences": 3}, **QUIET)
     with pytest.raises(ConfigError, match="no state dict of this module"):
@@ -537,8 +520,8 @@ def test_starts_from_state_dicts_one_for_each_preference() -> None:
     # a module instead of a function: all seeds start there
     of_module = mobench.networks(modules[0], squares, data)
     rows = mobench.run(problem=of_module, **tiny, **QUIET)
-    for found in of_module.modules(rows):
-        torch.testing.assert_close(found.weight, modules[0].weight)
+    for trained in of_module.modules(rows):
+        torch.testing.assert_close(trained.weight, modules[0].weight)
 
 
 def test_data_as_tensors_a_data_set_and_a_loader_are_one_problem() -> None:
@@ -551,14 +534,8 @@ def test_data_as_tensors_a_data_set_and_a_loader_are_one_problem() -> None:
         def __getitem__(self, i: int) -> Any:
             return x[i], y[i]
 
-    sources: list[Any] = [
-        (x, y),
-        (x.numpy(), y.numpy()),
-        TensorDataset(x, y),
-        Items(),
-        list(TensorDataset(x, y)),
-    ]
-    sources.append(DataLoader(Items(), batch_size=5, shuffle=True))
+    sources: list[Any] = [(x, y), (x.numpy(), y.numpy()), TensorDataset(x, y), list(TensorDataset(x, y))]
+    sources += [Items(), DataLoader(Items(), batch_size=5, shuffle=True)]
     network = nn.Linear(4, 2)
     problems = [mobench.networks(network, squares, source, batch_size=5) for source in sources]
     assert len({problem.code() for problem in problems}) == 1
@@ -593,14 +570,14 @@ def test_frozen_parameters_and_buffers_of_each_seed() -> None:
     problem = mobench.networks(Features, squares, data)
     assert problem.functions.probe.layout.dim == 14
     rows = mobench.run(problem=problem, algorithm="ls", preferences=2, seeds=[0, 1], steps=3, **QUIET)
-    found = problem.modules(rows)
+    trained = problem.modules(rows)
     for r, seed in enumerate((0, 1, 0, 1)):
         torch.manual_seed(seed_for(seed, problem="network", use="start"))
         module = Features()
-        assert torch.equal(found[r].frozen.weight, module.frozen.weight)  # type: ignore[union-attr]
-        assert torch.equal(found[r].shift, module.shift)
-        assert not torch.equal(found[r].out.weight, module.out.weight)  # type: ignore[union-attr]
-        expected = squares(found[r](data[0]), data).tolist()
+        assert torch.equal(trained[r].frozen.weight, module.frozen.weight)  # type: ignore[union-attr]
+        assert torch.equal(trained[r].shift, module.shift)
+        assert not torch.equal(trained[r].out.weight, module.out.weight)  # type: ignore[union-attr]
+        expected = squares(trained[r](data[0]), data).tolist()
         np.testing.assert_allclose(rows.loc[r, ["f_1", "f_2"]].astype(float), expected, rtol=1e-5)
 
 
@@ -638,10 +615,10 @@ def test_losses_in_half_precision_become_float32_and_autocast_stays_outside() ->
     ]
     problem = mobench.networks(module, mixed, data)
     options = {"algorithm": "mgda", "preferences": 1, "steps": 2} | QUIET
-    found = mobench.run(problem=problem, **options)[["f_1", "f_2"]].iloc[0]
+    row = mobench.run(problem=problem, **options)[["f_1", "f_2"]].iloc[0]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         again = mobench.run(problem=problem, rerun=True, **options)[["f_1", "f_2"]].iloc[0]
-    assert found.tolist() == again.tolist()
+    assert row.tolist() == again.tolist()
     plain = mobench.networks(module, [lambda z, b: z.square().mean(), squares], data, forward=forward)
     rows = mobench.run(problem=plain, **options)
     assert rows["status"].tolist() == ["done"]
@@ -832,10 +809,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: linear(validation=torch.randn(5, 4)),
         r"fails on all 5 samples of validation",
     ),
-    "a NaN among the data": (
-        lambda: linear(data=HOLES),
-        r"all 40 samples of data are \[nan, nan\]",
-    ),
+    "a NaN among the data": (lambda: linear(data=HOLES), r"all 40 samples of data are \[nan, nan\]"),
     "NaN labels left out of a mean": (
         lambda: linear(lambda z, b: (z - b[1]).square().nanmean(0), data=HOLES),
         "Loss function 1 of all 40 samples of data is finite at the start, but its gradient is not",
@@ -866,8 +840,8 @@ def auc(z: Any, batch: Any) -> float:
 
 
 def f1(z: Tensor, batch: Any) -> Tensor:
-    told = z[:, 2] > z[:, 1]
-    return 2 * (told & (batch[2] == 1)).sum() / (told.sum() + (batch[2] == 1).sum())
+    predicted = z[:, 2] > z[:, 1]
+    return 2 * (predicted & (batch[2] == 1)).sum() / (predicted.sum() + (batch[2] == 1).sum())
 
 
 def pairs(z: Tensor, batch: Any) -> Tensor:
@@ -923,29 +897,25 @@ def check_rows(problem: Any, **options: Any) -> None:
     """Compares final rows with what the returned modules have on all samples of a table at once."""
     rows = mobench.run(problem=problem, **SHORT | {"algorithm.step_size": 1e-3} | options)
     assert (rows["status"] == "done").all()
-    given = problem.functions
+    functions = problem.functions
     for (_, row), module in zip(rows.iterrows(), problem.modules(rows), strict=True):
-        for prefix, table in (("f_", given.data), ("validation_", given.validation)):
+        for prefix, table in (("f_", functions.data), ("validation_", functions.validation)):
             if table is None:
                 continue
             batch = mapped(lambda t: t.double() if t.is_floating_point() else t, table.tree)
             with torch.no_grad():
-                outputs = given.forward(module, batch)
-                losses = torch.cat([torch.atleast_1d(loss(outputs, batch)) for loss in given.losses])
+                outputs = functions.forward(module, batch)
+                losses = torch.cat([torch.atleast_1d(loss(outputs, batch)) for loss in functions.losses])
                 expected = {f"{prefix}{m + 1}": float(value) for m, value in enumerate(losses)}
-                if table is given.validation or given.validation is None:
-                    expected |= {name: float(fn(outputs, batch)) for name, fn in given.measures.items()}
+                if table is functions.validation or functions.validation is None:
+                    expected |= {name: float(fn(outputs, batch)) for name, fn in functions.measures.items()}
             for name, value in expected.items():
                 assert row[name] == pytest.approx(value, rel=1e-9), name
 
 
 @pytest.mark.parametrize(
     ("size", "order", "execution"),
-    [
-        (515, "sorted", "auto"),
-        (515, "shuffled", "auto"),
-        (515, "sorted", "vmap"),
-    ],
+    [(515, "sorted", "auto"), (515, "shuffled", "auto"), (515, "sorted", "vmap")],
 )
 def test_rows_hold_losses_and_measures_of_all_data(size: int, order: str, execution: str) -> None:
     """Kinds of losses that are no means over samples, in parts that may have no label."""
@@ -956,10 +926,10 @@ def test_rows_hold_losses_and_measures_of_all_data(size: int, order: str, execut
         drop = nn.Identity() if one_way else nn.Dropout(0.1)
         return nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), drop, nn.Tanh(), nn.Linear(8, 3))
 
-    given: dict[str, Any] = {"batch_size": 50, "positive": False}
+    options: dict[str, Any] = {"batch_size": 50, "positive": False}
     if not one_way:
-        given |= {"measures": MEASURES, "validation": labelled(300, order)}
-    problem = mobench.networks(make, losses, labelled(size, order), **given)
+        options |= {"measures": MEASURES, "validation": labelled(300, order)}
+    problem = mobench.networks(make, losses, labelled(size, order), **options)
     assert (problem.functions.probe.evaluation == "") == one_way  # AUC leaves torch
     check_rows(problem, preferences=2, **{"problem.execution": execution if one_way else "loop"})
 
@@ -995,11 +965,7 @@ FORMS: dict[str, tuple[Any, Any, bool]] = {  # outputs, losses, whether outputs 
         True,
     ),
     "time first": (lambda m, x, z: torch.stack([z, 2 * z]), lambda o, b: error(o.mean(0), b), True),
-    "samples times places": (
-        lambda m, x, z: z.reshape(-1, 2),
-        lambda o, b: error(o.reshape(-1, 4), b),
-        True,
-    ),
+    "samples times places": (lambda m, x, z: z.reshape(-1, 2), lambda o, b: error(o.reshape(-1, 4), b), True),
     "nothing but a vector": (
         lambda m, x, z: z[:, 0],
         lambda o, b: torch.stack([(o - b[1]).square().mean().sqrt(), o.std()]),
@@ -1103,45 +1069,24 @@ def spread(z: Tensor, b: Any) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("make", "loss", "size", "options", "words"),
+    ("make", "loss", "size", "batch", "words"),
     [
-        (
-            normed,
-            squares,
-            65,
-            {"oracle.batch_size": 32},
-            r"batch of 1, but .* by oracle.batch_size=31 or .*=33 or",
-        ),
-        (
-            normed,
-            squares,
-            12,
-            {"oracle.batch_size": 2, "oracle.samples": 2},
-            r"of 2, each cut into 2, make a",
-        ),
-        (
-            normed,
-            squares,
-            12,
-            {"oracle": "minibatch", "oracle.batch_size": 1},
-            r"batch_size=1 cannot be used: .*Expected more than 1",
-        ),
-        (
-            lambda: nn.Linear(4, 2),
-            spread,
-            65,
-            {"oracle.batch_size": 32},
-            r"loss 1 of it is nan at the start; ",
-        ),
+        (normed, squares, 65, (32,), r"batch of 1, but .* by oracle.batch_size=31 or .*=33 or"),
+        (normed, squares, 12, (2, 2), r"of 2, each cut into 2, make a"),
+        (normed, squares, 12, (1,), r"batch_size=1 cannot be used: .*Expected more than 1"),
+        (lambda: nn.Linear(4, 2), spread, 65, (32,), r"loss 1 of it is nan at the start; "),
     ],
 )
 def test_the_shortest_batch_is_tried_before_the_job(
-    make: Any, loss: Any, size: int, options: dict[str, Any], words: str, outputs: Path
+    make: Any, loss: Any, size: int, batch: tuple[int, ...], words: str, outputs: Path
 ) -> None:
+    """`batch`: its size and, if there are several, the number of samples."""
+    options: dict[str, Any] = dict(zip(("oracle.batch_size", "oracle.samples"), batch, strict=False))
+    options["oracle"] = "minibatch" if batch == (1,) else "epochs"
     data = torch.randn(size, 4), torch.randn(size, 2)
     problem = mobench.networks(make, loss, data)
     with pytest.raises(CompatibilityError, match=words):
-        mobench.run(problem=problem, **SHORT | {"oracle": "epochs"} | options)
+        mobench.run(problem=problem, **SHORT | options)
     assert not (outputs / "runs").exists()
 
 

@@ -51,7 +51,7 @@ class Seeker(Sweeper):
 
 @pytest.fixture
 def seek(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """`seek("problem=zdt1")` gives the command's Result and what the sweeper was told."""
+    """`seek("problem=zdt1")` gives the command's Result and the values that the sweeper got."""
     module = types.ModuleType("hydra_plugins.of_the_tests")  # where Hydra allows plug-ins to lie
     monkeypatch.setattr(Seeker, "__module__", module.__name__)
     monkeypatch.setattr(module, "Seeker", Seeker, raising=False)
@@ -77,22 +77,22 @@ def by_step(folders: list[JobFolder]) -> list[JobFolder]:
 
 
 def test_hypervolume_is_the_default(seek: Any) -> None:
-    result, told = seek("problem=vlmop2", "algorithm=epo", "hydra.sweeper.direction=maximize", *QUICK)
+    result, values = seek("problem=vlmop2", "algorithm=epo", "hydra.sweeper.direction=maximize", *QUICK)
     assert result.code == 0, result.err
     volumes = [folder.meta()["hypervolume"]["last"] for folder in by_step(result.folders)]
-    assert told == pytest.approx([(v["0"] + v["1"]) / 2 for v in volumes], rel=1e-14)
-    assert min(told) > 0
-    assert f"hypervolume {told[0]:.6g}" in result.out
+    assert values == pytest.approx([(v["0"] + v["1"]) / 2 for v in volumes], rel=1e-14)
+    assert min(values) > 0
+    assert f"hypervolume {values[0]:.6g}" in result.out
     assert "algorithm.step_size=0.1" in result.out
 
 
 def test_a_column_and_several(seek: Any) -> None:
-    result, told = seek("problem=zdt1", "objective=f_2", "hydra.sweeper.direction=minimize", *QUICK)
+    result, values = seek("problem=zdt1", "objective=f_2", "hydra.sweeper.direction=minimize", *QUICK)
     assert result.code == 0, result.err
-    assert told == [float(folder.final()["f_2"].mean()) for folder in by_step(result.folders)]
-    result, told = seek("problem=zdt1", "objective=[f_1,stationarity]", *QUICK)
+    assert values == [float(folder.final()["f_2"].mean()) for folder in by_step(result.folders)]
+    result, values = seek("problem=zdt1", "objective=[f_1,stationarity]", *QUICK)
     rows = [folder.final() for folder in by_step(result.folders)]
-    assert told == [[float(r["f_1"].mean()), float(r["stationarity"].mean())] for r in rows]
+    assert values == [[float(r["f_1"].mean()), float(r["stationarity"].mean())] for r in rows]
 
 
 @pytest.mark.parametrize(
@@ -101,13 +101,13 @@ def test_a_column_and_several(seek: Any) -> None:
 def test_runs_that_are_lost_are_not_left_out(
     seek: Any, plug_in: str, direction: str | None, worst: float
 ) -> None:
-    given = [] if direction is None else [f"hydra.sweeper.direction={direction}"]
+    directions = [] if direction is None else [f"hydra.sweeper.direction={direction}"]
     arguments = ["problem=hole", "algorithm=ls", "preferences=3", "logger=local", "steps=30", "objective=f_1"]
-    result, told = seek(plug_in, *arguments, *given)
+    result, values = seek(plug_in, *arguments, *directions)
     assert result.code == 0, result.err
     lost = [(folder.final()["status"] == "diverged").sum() for folder in by_step(result.folders)]
     assert all(0 < n < 3 for n in lost)  # some came back: their mean would look good
-    assert all(value == worst or (math.isnan(value) and math.isnan(worst)) for value in told)
+    assert all(value == worst or (math.isnan(value) and math.isnan(worst)) for value in values)
     assert f"{lost[0]} of 3 runs diverged" in result.out
 
 
@@ -130,10 +130,7 @@ def test_a_seed_that_is_lost_counts_as_no_hypervolume(seek: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (
-            ["hydra.sweeper.direction=minimize"],
-            ["must be maximized", "hydra.sweeper.direction=maximize"],
-        ),
+        (["hydra.sweeper.direction=minimize"], ["must be maximized", "hydra.sweeper.direction=maximize"]),
         (["preferences=1"], ["a single preference does not give a front", "objective=f_1"]),
         (["vary.step_size=[0.1,0.2]"], ["a job with vary"]),
         (["objective=3"], ["objective=3 must be hypervolume, a column"]),
@@ -147,9 +144,9 @@ def test_a_seed_that_is_lost_counts_as_no_hypervolume(seek: Any) -> None:
     ],
 )
 def test_what_has_no_number_is_refused(seek: Any, arguments: list[str], words: list[str]) -> None:
-    result, told = seek("problem=vlmop2", *QUICK, *arguments)
+    result, values = seek("problem=vlmop2", *QUICK, *arguments)
     result.refused(*words)
-    assert told == []
+    assert values == []
 
 
 @pytest.mark.parametrize(
@@ -160,10 +157,10 @@ def test_a_job_that_fails_has_the_worst_value(
     seek: Any, plug_in: str, objective: str, direction: str, worst: float
 ) -> None:
     """Hydra's sweepers, Optuna's too, end with an error; the other trials are still worth their time."""
-    asked = [f"objective={objective}", f"hydra.sweeper.direction={direction}"]
-    result, told = seek(plug_in, "algorithm=broken", *asked, *QUICK)
+    sweep = [f"objective={objective}", f"hydra.sweeper.direction={direction}"]
+    result, values = seek(plug_in, "algorithm=broken", *sweep, *QUICK)
     assert result.code == 0, result.err
-    assert told == [worst, worst]
+    assert values == [worst, worst]
     assert result.out.count("failed: KeyError: 'lost'") == 2
     assert "rows and status" in result.out
 

@@ -61,13 +61,11 @@ def test_a_curve_is_the_mean_of_the_runs_that_finished() -> None:
 
 
 def printed(key: str, job: str, output: str) -> str:
-    """The column of Table 2 whose means a job's output gets;
-    the last iterate has those of the adaptive average.
-    """
+    """The column of Table 2 of a job's output; the last iterate has that of the adaptive average."""
     kind = job[-2:]
     names = {"mean": f"omd_{kind}", "adaptive": f"ada_{kind}", "last": f"ada_{kind}"}
-    own = (names[output], {"last": "adaptive"}.get(output, output)) if job[:3] in OUTPUTS else (job, "last")
-    return next(column for column, source in COLUMNS.items() if source == own)
+    pair = (names[output], {"last": "adaptive"}.get(output, output)) if job[:3] in OUTPUTS else (job, "last")
+    return next(column for column, source in COLUMNS.items() if source == pair)
 
 
 @functools.cache
@@ -93,10 +91,10 @@ def made(key: str, job: str, settings: list[str], seeds: list[int], label: str) 
                     0.3 * (-1) ** at if job == "tch" else 0.0
                 )
                 row = {"run": k, "seed": seed, "output": output, "step": t, "f_1": late + 1e-4 * (T - at)}
-                shown = {name: mean[name] + row["f_1"] for name in METRICS.values()}
-                curves.append(row | shown | {"worst_train_loss": mean["agnostic_loss"] + row["f_1"]})
-    found = [s for s in settings if s.startswith("algorithm.lambda_step=")]
-    algorithm = {"lambda_step": float(found[0].partition("=")[2])} if found else {}
+                metrics = {name: mean[name] + row["f_1"] for name in METRICS.values()}
+                curves.append(row | metrics | {"worst_train_loss": mean["agnostic_loss"] + row["f_1"]})
+    steps = [s for s in settings if s.startswith("algorithm.lambda_step=")]
+    algorithm = {"lambda_step": float(steps[0].partition("=")[2])} if steps else {}
     rows = JobRows(JobFolder(Path("made up")))
     rows.__dict__ |= {
         "final": pd.DataFrame(lines),
@@ -125,11 +123,11 @@ def drawn(
         monkeypatch.setattr(federated_figures, drawing, lambda *_: None)
     settings = yaml.safe_load((conf_dir() / f"experiment/omd_tch/{name}.yaml").read_text())
     jobs = {}
-    for key, given in composer.jobs_of(f"omd_tch/{name}").items():
+    for key, overrides in composer.jobs_of(f"omd_tch/{name}").items():
         scenario, _, job = key.partition("_")
         if not key.startswith(only) or key == without:
             continue
-        jobs[key] = made(scenario, job, given, seeds, labels[key[0]])
+        jobs[key] = made(scenario, job, overrides, seeds, labels[key[0]])
         for metric, by in change.get(key, {}).items():
             output, _, name_of = metric.rpartition(":")
             final = jobs[key].final
@@ -152,15 +150,15 @@ def reasons(a: Artifact) -> dict[str, str]:
 
 def test_each_statement_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """No two artifacts judge the same words, and what an artifact refers to is judged where it says."""
-    found = {a.id: a for a in (drawn(monkeypatch, name) for name in FEDERATED)}
-    words = [c.statement for a in found.values() for c in a.claims]
+    figures = {a.id: a for a in (drawn(monkeypatch, name) for name in FEDERATED)}
+    words = [c.statement for a in figures.values() for c in a.claims]
     assert len(words) > 80
     assert len(set(words)) == len(words)
-    referred = [(target, id) for a in found.values() for target, ids in a.references.items() for id in ids]
+    referred = [(target, id) for a in figures.values() for target, ids in a.references.items() for id in ids]
     assert len(referred) > 70
     for target, id in referred:
-        assert id in verdicts(found[target]), (target, id)
-    assert len(found["omd_tch/fig6"].claims) == 1
+        assert id in verdicts(figures[target]), (target, id)
+    assert len(figures["omd_tch/fig6"].claims) == 1
 
 
 def test_ten_seeds_of_the_papers_data_decide(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +174,7 @@ def test_ten_seeds_of_the_papers_data_decide(monkeypatch: pytest.MonkeyPatch) ->
     assert all(verdict in ("reproduced", "partial") for verdict in verdicts(one).values())
     worse = verdicts(drawn(monkeypatch, "table2", m2_ada_gd={"average_accuracy": -2.0, "agnostic_loss": 0.2}))
     assert {id for id in worse if worse[id] == "not reproduced"} == {
-        *("m2-accuracy-gd", "m2-agnostic-gd", "m2-fedavg-gd", "m2-tch-gd", "m2-mirror-adaomd"),
+        *("m2-accuracy-gd", "m2-agnostic-gd", "m2-fedavg-gd", "m2-tch-gd", "m2-mirror-adaomd")
     }
     assert verdicts(drawn(monkeypatch, "fig6"))["fairer"] == "inconclusive"  # 11 of 24, as printed; a count
     fairer = drawn(monkeypatch, "fig6", m5_omd_gd={"agnostic_loss": -1.0, "accuracy_parity": -1.0})
@@ -188,21 +186,21 @@ def test_some_scenarios_alone_judge_what_concerns_them(
     monkeypatch: pytest.MonkeyPatch, only: str, undecided: set[str]
 ) -> None:
     """A statement about several scenarios stays undecided where one was left out; all others are judged."""
-    found = {
+    verdicts_of = {
         id: verdict
         for name in ("fig3", "fig5", "fig6", "fig7", "table2")
         for id, verdict in verdicts(drawn(monkeypatch, name, only=only)).items()
     }
-    open_ = {id.split("-")[0] for id, verdict in found.items() if verdict == "inconclusive"}
+    open_ = {id.split("-")[0] for id, verdict in verdicts_of.items() if verdict == "inconclusive"}
     assert undecided <= open_
     assert not any(re.match("m[r25]-", id) for id in open_)
-    assert not any(re.match("c[r25]-", id) for id in found)
+    assert not any(re.match("c[r25]-", id) for id in verdicts_of)
 
 
 def test_one_seed_is_partial_and_a_stand_in_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     one = drawn(monkeypatch, "fig3a", SEEDS[:1])
-    shown = ("lower", "area", "falls", "oscillates")
-    curves = {f"mr-{id}-{kind}" for id in shown for kind in ("gd", "eg")}
+    kinds = ("lower", "area", "falls", "oscillates")
+    curves = {f"mr-{id}-{kind}" for id in kinds for kind in ("gd", "eg")}
     assert {id for id, verdict in verdicts(one).items() if verdict == "reproduced"} == curves
     for id, reason in reasons(one).items():
         about_one_seed = re.match("mr-(lower|area|falls|oscillates)-", id)
@@ -222,13 +220,13 @@ def test_the_adaptive_average_is_named_where_it_is_the_last_iterate(monkeypatch:
         f"is the last iterate in {10 * (T + 1)} of {10 * (T + 1)} recorded rounds (after the last round: the "
         "last one that was evaluated)"
     )
-    found = drawn(monkeypatch, "fig3a")
-    assert {id for id, reason in reasons(found).items() if same in reason} == {
+    figure = drawn(monkeypatch, "fig3a")
+    assert {id for id, reason in reasons(figure).items() if same in reason} == {
         f"mr-{id}-{kind}"
         for id in ("lower", "area", "accuracy", "agnostic", "parity")
         for kind in ("gd", "eg")
     }
-    (stored,) = (c for c in found.claims if c.id == "mr-stored-gd")
+    (stored,) = (c for c in figure.claims if c.id == "mr-stored-gd")
     assert (
         stored.measured == f"the average is one iterate in {10 * (T + 1)} of {10 * (T + 1)} recorded rounds"
     )
@@ -253,22 +251,22 @@ def test_seeds_may_differ_either_way_only_where_the_print_is_close(monkeypatch: 
 
 def test_interval_is_that_of_the_paired_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     noise = np.random.default_rng(3).standard_normal(15)  # three output rules, five seeds
-    found = drawn(monkeypatch, "fig3a", SEEDS[:5], mr_omd_gd={"average_accuracy": noise})
-    s = Scenario("mr", {name[3:]: rows for name, rows in found.jobs.items()})
+    figure = drawn(monkeypatch, "fig3a", SEEDS[:5], mr_omd_gd={"average_accuracy": noise})
+    s = Scenario("mr", {name[3:]: rows for name, rows in figure.jobs.items()})
     values = s.values("AdaOMDgd-TCH", "average_accuracy") - s.values("OMDgd-TCH(AFL)", "average_accuracy")
     low, high = stats.t.interval(0.95, 4, values.mean(), stats.sem(values))
     said = f"5 of the paper's 10 seeds: 95 % interval over 5 seeds {low:.3g} to {high:.3g} pp of accuracy."
-    assert reasons(found)["mr-accuracy-gd"].startswith(said)
+    assert reasons(figure)["mr-accuracy-gd"].startswith(said)
 
 
 def test_published_cells_of_adaomd_are_those_of_the_last_iterate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their program returns it; the adaptive average is counted beside it and decides nothing."""
     apart = {"adaptive:average_accuracy": -9.0, "adaptive:accuracy_parity": 9.0}
-    found = drawn(monkeypatch, "table2", m2_ada_gd=apart)
-    cells = {c.id: c.measured for c in found.claims}["m2-cells"]
+    figure = drawn(monkeypatch, "table2", m2_ada_gd=apart)
+    cells = {c.id: c.measured for c in figure.claims}["m2-cells"]
     assert "33 of 33 cells" in cells
     assert "its average meets 4 of these 6 cells" in cells
-    table = pd.read_csv(io.BytesIO(found.files["table.csv"]))
+    table = pd.read_csv(io.BytesIO(figure.files["table.csv"]))
     row = table[(table["scenario"] == "MNIST C=2") & (table["metric"] == "accuracy, %")].iloc[0]
     assert "[" not in row["AdaOMDgd-TCH"]
     assert "[" in row["last iterate of AdaOMDgd-TCH"]
@@ -369,9 +367,7 @@ def test_selection_of_fedfv_can_fail(
 
 
 def test_wall_time_is_at_least_training(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a job was resumed from a checkpoint that did not carry the wall time,
-    and where its rows are of such a job.
-    """
+    """A resumed job whose checkpoint did not carry the wall time, and rows that come from one."""
     meta = {"seconds_train": 5150.0, "seconds_evaluate": 2.0, "seconds_wall": 1542.0}
     rows = JobRows(JobFolder(Path("made up")))
     rows.__dict__["meta"] = meta
@@ -394,7 +390,7 @@ def test_wall_time_is_at_least_training(mobench: Run, monkeypatch: pytest.Monkey
 
 
 def test_a_job_whose_runs_were_all_lost_has_no_time_per_step() -> None:
-    """It ends with its last run, long before the steps that it was given."""
+    """It ends with its last run, long before its number of steps."""
     rows = JobRows(JobFolder(Path("made up")))
     rows.__dict__ |= {"meta": {"seconds_train": 5.0}, "config": {"steps": 100}}
     rows.__dict__["final"] = pd.DataFrame({"output": "last", "status": ["done", "diverged"]})
@@ -442,9 +438,7 @@ def test_stored_set_of_vlmop2_is_counted_by_the_output_rule_as_well(monkeypatch:
 
 
 def test_constants_of_the_convex_problem() -> None:
-    """f is convex, its constants are reached and not passed by any term,
-    and the linear program finds the smallest maximum.
-    """
+    """f is convex, no term passes its constants, and the linear program finds the smallest maximum."""
     problem = theory.Deviations(n=3, samples=5)
     rng = np.random.default_rng(0)
     x = torch.from_numpy(
@@ -466,14 +460,14 @@ def test_constants_of_the_convex_problem() -> None:
         problem.values(t * a + (1 - t) * b) <= t * problem.values(a) + (1 - t) * problem.values(b) + 1e-12
     ).all()
     for w in (np.array([0.3, 0.7]), np.array([0.9, 0.1])):
-        found = optimize.differential_evolution(
+        minimum = optimize.differential_evolution(
             lambda v, w=w: float((w * problem.values(torch.from_numpy(v)[None])[0].numpy()).max()),
             [(-1, 1)] * 3,
             seed=1,
             tol=1e-10,
             maxiter=5000,
         )
-        assert problem.best(w) == pytest.approx(found.fun, abs=1e-6)
+        assert problem.best(w) == pytest.approx(minimum.fun, abs=1e-6)
 
 
 def bounds(monkeypatch: pytest.MonkeyPatch, **change: Any) -> dict[str, str]:
@@ -487,9 +481,7 @@ def bounds(monkeypatch: pytest.MonkeyPatch, **change: Any) -> dict[str, str]:
 
 
 def test_bounds_hold_and_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the theorems' steps; not where theta hardly moves,
-    nor with Lemma 1 where dominance is turned round.
-    """
+    """With the theorems' steps; not where theta hardly moves, nor where dominance is turned round."""
     good = bounds(monkeypatch)
     assert {good[id] for id in ("pgd-bound", "eg-bound", "lemma", "instances")} == {"reproduced"}
     assert (
@@ -505,12 +497,10 @@ def test_bounds_hold_and_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lemma_is_about_true_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The average that is decided by batches breaks it, as the note says;
-    the one that is decided by true values does not.
-    """
+    """The average that is decided by batches breaks it; the one by true values does not."""
     problem = theory.Deviations()
-    found = theory.run(theory.method("eg", problem, 400), problem, theory.WEIGHTS, range(4), 400, True)
-    holds = {rule: (found.iterates + theory.ROUNDING >= F).all(1) for rule, F in found.F.items()}
+    runs = theory.run(theory.method("eg", problem, 400), problem, theory.WEIGHTS, range(4), 400, True)
+    holds = {rule: (runs.iterates + theory.ROUNDING >= F).all(1) for rule, F in runs.F.items()}
     assert holds["adaptive"].all()
     assert holds["mean"].all()
     assert not holds["batch"].all()
@@ -528,12 +518,12 @@ def test_steps_minimise_the_bound(mirror: str) -> None:
         (algorithm.step_size, D[0], C[0], problem.L),
         (algorithm.lambda_step, D[1], C[1], problem.U),
     ):
-        found = optimize.minimize_scalar(
+        minimum = optimize.minimize_scalar(
             lambda e, d=d, c=c, size=size: d / (np.exp(e) * T) + 1.25 * c * size**2 * np.exp(e),
             bounds=(-12, 5),
             method="bounded",
         )
-        assert float(step) == pytest.approx(float(np.exp(found.x)), rel=1e-3)
+        assert float(step) == pytest.approx(float(np.exp(minimum.x)), rel=1e-3)
 
 
 def test_cells_that_all_miss_in_one_direction_point_to_the_partition() -> None:
@@ -581,9 +571,9 @@ def test_a_seed_that_lost_a_run_has_no_hypervolume() -> None:
         )
         for statuses in (["done", "done"], ["done", "diverged"])
     ]
-    found = hypervolumes.volumes(made, "last")
-    assert found[0] == pytest.approx(np.exp(-2.0))  # f = (1 - 1/e, 1 - 1/e) twice
-    assert np.isnan(found[1])
+    volumes = hypervolumes.volumes(made, "last")
+    assert volumes[0] == pytest.approx(np.exp(-2.0))  # f = (1 - 1/e, 1 - 1/e) twice
+    assert np.isnan(volumes[1])
 
 
 def test_both_jobs_with_the_same_seed_are_one_line() -> None:

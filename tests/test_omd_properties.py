@@ -1,6 +1,4 @@
-"""OMD-TCH's promises: the multipliers, the adaptive conversion and its memory, symmetry,
-and the bound on convex tasks.
-"""
+"""Properties of OMD-TCH: multipliers, adaptive conversion, memory, symmetry, the convex bound."""
 
 from __future__ import annotations
 
@@ -118,9 +116,7 @@ def test_exponentiated_gradient_depends_on_the_sum_only() -> None:
 
 
 def test_limits_are_tchebycheff() -> None:
-    """f5: a huge EG step gives the accumulated argmax, mu -> 0 turns STCH into TCH;
-    ties take the first objective.
-    """
+    """f5: a huge EG step gives the accumulated argmax, mu -> 0 turns STCH into TCH; ties go to the first."""
     w = spread(6, 4)
     table = values(6, 10, 4)
     lam = multipliers(OMDTCH(lambda_step=1e7, mirror="eg"), w, table)
@@ -143,9 +139,7 @@ def test_limits_are_tchebycheff() -> None:
 
 @pytest.mark.parametrize("mirror", ["pgd", "eg"])
 def test_common_factor_of_the_objectives(mirror: str) -> None:
-    """f9 as corrected: s F with eta_lambda / s for a fixed sequence;
-    for whole paths eta_theta / s as well.
-    """
+    """f9 as corrected: s F with eta_lambda / s for a fixed sequence; for paths eta_theta / s as well."""
     w = spread(4, 3)
     table = values(4, 20, 3)
     lam = [multipliers(OMDTCH(lambda_step=2.0 / s, mirror=mirror), w, s * table) for s in (1.0, 50.0)]
@@ -208,9 +202,7 @@ def masses(F: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("M", [2, 3])
 def test_adaptive_conversion(M: int) -> None:
-    """f6, for every prefix: total, stored set, weights, where the mass goes,
-    and the inequality that follows.
-    """
+    """f6, for every prefix: total, stored set, weights, where the mass goes, and the inequality."""
     for F in tables(M):
         mass = masses(F)
         gamma = conversion_weights(torch.from_numpy(F)[None])[0].numpy()
@@ -366,9 +358,9 @@ def test_ring_of_any_capacity_gives_the_same_average(capacity: int, monkeypatch:
     state = feed(rule, thetas, table)
     expected = (conversion_weights(table).unsqueeze(-1) * thetas).sum(1) / T
     np.testing.assert_allclose(rule.final(state, thetas[:, -1]), expected, rtol=0, atol=1e-12)
-    kept = [len(pareto_set(f)) for f in F]
-    assert state["alive"].sum(1).tolist() == kept
-    assert state["gamma"].shape[1] <= max(capacity, 4 * max(kept))
+    sizes = [len(pareto_set(f)) for f in F]
+    assert state["alive"].sum(1).tolist() == sizes
+    assert state["gamma"].shape[1] <= max(capacity, 4 * max(sizes))
     np.testing.assert_allclose((state["gamma"] * state["alive"]).sum(1), T, rtol=0, atol=1e-9)
 
 

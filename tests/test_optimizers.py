@@ -58,9 +58,9 @@ def problem(**options: Any) -> Any:
     return mobench.networks(Net, loss, DATA, execution="vmap", **options)
 
 
-def run(given: Any, method: str = "ls", steps: int = 30, **keys: Any) -> pd.DataFrame:
+def run(spec: Any, method: str = "ls", steps: int = 30, **keys: Any) -> pd.DataFrame:
     return mobench.run(
-        problem=given, algorithm=method, steps=steps, **QUICK | {"preferences.weights": WEIGHTS} | keys
+        problem=spec, algorithm=method, steps=steps, **QUICK | {"preferences.weights": WEIGHTS} | keys
     )
 
 
@@ -74,14 +74,14 @@ def plain(
     """One network by torch alone: the weighted sum of its losses, as `ls` has it."""
     torch.manual_seed(seed_for(seed, problem="network", use="start"))
     net = Net()
-    own = optimizer(list(net.parameters()))
-    later = None if schedule is None else schedule(own)
+    stepper = optimizer(list(net.parameters()))
+    later = None if schedule is None else schedule(stepper)
     for _ in range(steps):
-        own.zero_grad()
+        stepper.zero_grad()
         (torch.tensor(w, dtype=F64) * loss(net(DATA[0]), DATA)).sum().backward()
         if clip is not None:
             nn.utils.clip_grad_norm_(net.parameters(), clip)
-        own.step()
+        stepper.step()
         if later is not None:
             later.step()
     return torch.cat([p.detach().reshape(-1) for p in net.parameters()])
@@ -151,22 +151,22 @@ KEPT: dict[str, Any] = {**ADAMW, "validation": VALIDATION, "keep": "best"}
 
 @pytest.mark.parametrize("method", ["mgda", "ferero", "famo"])
 def test_a_run_is_the_same_alone_and_beside_others(method: str) -> None:
-    given = {**KEPT, "patience": 3, "batch_size": 8}
-    together = run(problem(**given), method)
+    options = {**KEPT, "patience": 3, "batch_size": 8}
+    together = run(problem(**options), method)
     for seed in (0, 1):
-        alone = run(problem(**given), method, seeds=[seed])
+        alone = run(problem(**options), method, seeds=[seed])
         torch.testing.assert_close(iterates(together)[seed::2], iterates(alone), rtol=0, atol=1e-10)
         for column in ("kept", "ended"):
             assert together[column].tolist()[seed::2] == alone[column].tolist()
     balanced = run(problem(**ADAMW), method, steps=12)
     torch.manual_seed(seed_for(0, problem="network", use="start"))
     net = Net()
-    own = mobench.Balanced(ADAMW["optimizer"](net.parameters()), method, WEIGHTS[0], ideal=[0, 0], steps=12)
-    schedule = ADAMW["schedule"](own.optimizer)
+    loop = mobench.Balanced(ADAMW["optimizer"](net.parameters()), method, WEIGHTS[0], ideal=[0, 0], steps=12)
+    schedule = ADAMW["schedule"](loop.optimizer)
     for _ in range(12):
-        own.backward(loss(net(DATA[0]), DATA))
+        loop.backward(loss(net(DATA[0]), DATA))
         nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-        own.optimizer.step()
+        loop.optimizer.step()
         schedule.step()
     flat = torch.cat([p.detach().reshape(-1) for p in net.parameters()])
     torch.testing.assert_close(iterates(balanced)[0], flat, rtol=0, atol=1e-8)
@@ -177,21 +177,21 @@ def test_a_stopped_job_continues_bit_for_bit(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     optimizer, schedule, clip = CASES[name]
-    own = {**KEPT, "patience": 100, "optimizer": optimizer, "schedule": schedule, "clip": clip}
+    options = {**KEPT, "patience": 100, "optimizer": optimizer, "schedule": schedule, "clip": clip}
 
     def fails(step: int, rows: pd.DataFrame) -> None:
         if step >= 24:
             raise RuntimeError("no more power")
 
     with pytest.raises(MobenchError, match="no more power"):
-        run(problem(**own, callback=fails), "ferero", **{"checkpoint.seconds": 0})
+        run(problem(**options, callback=fails), "ferero", **{"checkpoint.seconds": 0})
     seen: list[int] = []
-    rest = run(problem(**own, callback=lambda step, rows: seen.append(step)), "ferero")
+    rest = run(problem(**options, callback=lambda step, rows: seen.append(step)), "ferero")
     assert seen[0] > 0
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "whole"))
-    whole = run(problem(**own), "ferero")
-    found, expected = (rows.drop(columns="seconds") for rows in (rest, whole))
-    pd.testing.assert_frame_equal(found, expected, check_exact=True)
+    whole = run(problem(**options), "ferero")
+    actual, expected = (rows.drop(columns="seconds") for rows in (rest, whole))
+    pd.testing.assert_frame_equal(actual, expected, check_exact=True)
     pd.testing.assert_frame_equal(mobench.load(rest).history, mobench.load(whole).history, check_exact=True)
     assert torch.equal(iterates(rest), iterates(whole))
 
@@ -226,10 +226,10 @@ def accuracy(outputs: Tensor, batch: Any) -> Tensor:
 
 @pytest.mark.parametrize("keep", ["best", "validation_2", "-accuracy"])
 def test_a_run_ends_with_its_best_recorded_weights(keep: str) -> None:
-    given = problem(**KEPT | {"keep": keep}, measures={"accuracy": accuracy})
-    rows = run(given, "mgda", steps=30, **{"record.every": 1})
+    spec = problem(**KEPT | {"keep": keep}, measures={"accuracy": accuracy})
+    rows = run(spec, "mgda", steps=30, **{"record.every": 1})
     history = mobench.load(rows).history
-    networks = given.modules(rows)
+    networks = spec.modules(rows)
     for (_, row), net in zip(rows.iterrows(), networks, strict=True):
         of_run = history[history["run"] == row["run"]]
         value = {
@@ -253,9 +253,9 @@ def test_a_run_ends_with_its_best_recorded_weights(keep: str) -> None:
 
 def test_a_run_without_a_better_step_ends() -> None:
     every = {"record.every": 1}
-    given = KEPT | {"optimizer": lambda p: torch.optim.SGD(p, lr=0.5), "schedule": None}
-    whole = run(problem(**given), "mgda", steps=40, **every)
-    rows = run(problem(**given, patience=3), "mgda", steps=40, **every)
+    options = KEPT | {"optimizer": lambda p: torch.optim.SGD(p, lr=0.5), "schedule": None}
+    whole = run(problem(**options), "mgda", steps=40, **every)
+    rows = run(problem(**options, patience=3), "mgda", steps=40, **every)
     assert rows["ended"].nunique() > 1
     history = mobench.load(rows).history
     full = mobench.load(whole).history
@@ -335,7 +335,7 @@ def test_refused_with_the_reason(options: dict[str, Any], words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("options", "words"),
     [
         ({"algorithm": "qffl"}, r"(?s)the length of its step.*mobench\.Balanced"),
         ({"algorithm.optimizer": "adam"}, "leave one out"),
@@ -345,10 +345,10 @@ def test_refused_with_the_reason(options: dict[str, Any], words: str) -> None:
         ({"algorithm.outputs": ["last", "mean"]}, "at one iterate"),
     ],
 )
-def test_jobs_that_cannot_have_it(given: dict[str, Any], words: str) -> None:
-    own = {key: value for key, value in given.items() if key != "algorithm"}
+def test_jobs_that_cannot_have_it(options: dict[str, Any], words: str) -> None:
+    keys = {key: value for key, value in options.items() if key != "algorithm"}
     with pytest.raises((CompatibilityError, ConfigError, MobenchError), match=words):
-        run(problem(**KEPT), given.get("algorithm", "ls"), steps=2, **own)
+        run(problem(**KEPT), options.get("algorithm", "ls"), steps=2, **keys)
 
 
 def test_a_run_that_diverges_leaves_its_neighbours_alone() -> None:
@@ -358,10 +358,10 @@ def test_a_run_that_diverges_leaves_its_neighbours_alone() -> None:
         F = (outputs - batch[1]).square().mean(0)
         return torch.stack([F[0], torch.where(F[1] < 1.0, float("inf"), F[1])])
 
-    own = mobench.networks(Net, broken, DATA, execution="vmap", **ADAMW | {"clip": None})
+    spec = mobench.networks(Net, broken, DATA, execution="vmap", **ADAMW | {"clip": None})
     calm = [0.999999999999, 1e-12]
     with pytest.warns(UserWarning, match="diverged"):
-        rows = run(own, "ls", **{"preferences.weights": [calm, [0.5, 0.5]]})
+        rows = run(spec, "ls", **{"preferences.weights": [calm, [0.5, 0.5]]})
     assert rows["status"].tolist() == ["done", "done", "diverged", "diverged"]
-    alone = run(own, "ls", **{"preferences.weights": [calm]})
+    alone = run(spec, "ls", **{"preferences.weights": [calm]})
     torch.testing.assert_close(iterates(rows)[:2], iterates(alone), rtol=0, atol=1e-10)

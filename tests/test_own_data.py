@@ -41,13 +41,13 @@ def iterates(rows: pd.DataFrame) -> Tensor:
 
 
 def test_all_data_are_those_that_a_function_captures() -> None:
-    given = {"algorithm": "mgda", "steps": 20, **QUICK}
+    options = {"algorithm": "mgda", "steps": 20, **QUICK}
     size = {"size": lambda x, batch: x.norm() + 0 * batch[0].sum()}
-    rows = mobench.run(problem=mobench.objectives(fit, dim=3, data=(A, B), measures=size), **given)
+    rows = mobench.run(problem=mobench.objectives(fit, dim=3, data=(A, B), measures=size), **options)
     captured = mobench.objectives(
         lambda x: fit(x, (A.to(x), B.to(x))), dim=3, measures={"size": lambda x: x.norm()}
     )
-    plain = mobench.run(problem=captured, **given)
+    plain = mobench.run(problem=captured, **options)
     pd.testing.assert_frame_equal(
         rows.drop(columns="seconds"), plain.drop(columns="seconds"), check_exact=True
     )
@@ -57,10 +57,10 @@ def test_all_data_are_those_that_a_function_captures() -> None:
 
 def test_batches_are_those_of_a_plain_loop() -> None:
     """Orders of named seeds, the short last batch included; equal weights of two gradients."""
-    own = mobench.objectives(fit, dim=3, data=TensorDataset(A, B), batch_size=8, name="mine")
-    given = {key: value for key, value in QUICK.items() if key != "preferences"}
-    rows = mobench.run(problem=own, algorithm="ls", steps=7, **given, **{"preferences.weights": [[0.5, 0.5]]})
-    for seed, found in zip((0, 1), iterates(rows), strict=True):
+    p = mobench.objectives(fit, dim=3, data=TensorDataset(A, B), batch_size=8, name="mine")
+    keys = {key: value for key, value in QUICK.items() if key != "preferences"}
+    rows = mobench.run(problem=p, algorithm="ls", steps=7, **keys, **{"preferences.weights": [[0.5, 0.5]]})
+    for seed, solution in zip((0, 1), iterates(rows), strict=True):
         x = torch.from_numpy(generator(seed, problem="mine", use="start").uniform(-1.0, 1.0, 3))
         for t in range(7):
             epoch, place = divmod(t, 3)
@@ -69,7 +69,7 @@ def test_batches_are_those_of_a_plain_loop() -> None:
             a, b = A[chosen], B[chosen]
             gradient = (2 * a.T @ ((a @ x).unsqueeze(1) - b) / len(chosen)).mean(1)
             x = x - 0.1 * gradient
-        torch.testing.assert_close(found, x, rtol=0, atol=1e-13)
+        torch.testing.assert_close(solution, x, rtol=0, atol=1e-13)
     history = mobench.load(rows).history
     assert history["step"].unique().tolist() == [0, 3, 6, 7]
     # at the end all data count
@@ -80,21 +80,20 @@ def test_batches_are_those_of_a_plain_loop() -> None:
 
 
 @pytest.mark.parametrize(
-    "oracle",
-    [{}, {"oracle": "minibatch", "oracle.batch_size": 4}, {"oracle": "ema", "oracle.blocks": 2}],
+    "oracle", [{}, {"oracle": "minibatch", "oracle.batch_size": 4}, {"oracle": "ema", "oracle.blocks": 2}]
 )
 def test_a_run_is_the_same_alone(oracle: dict[str, Any]) -> None:
-    own = mobench.objectives(fit, dim=3, data=(A, B), batch_size=4, ideal=[0, 0])
-    given = {"algorithm": "stch", "steps": 12, **oracle, **QUICK}
-    together = iterates(mobench.run(problem=own, **given))
-    alone = iterates(mobench.run(problem=own, **given | {"seeds": [1]}))
+    problem = mobench.objectives(fit, dim=3, data=(A, B), batch_size=4, ideal=[0, 0])
+    options = {"algorithm": "stch", "steps": 12, **oracle, **QUICK}
+    together = iterates(mobench.run(problem=problem, **options))
+    alone = iterates(mobench.run(problem=problem, **options | {"seeds": [1]}))
     torch.testing.assert_close(together[[1, 3]], alone, rtol=0, atol=1e-12)
 
 
 def test_contents_of_the_data_make_the_job() -> None:
     def run(data: Any, **options: Any) -> pd.DataFrame:
-        own = mobench.objectives(fit, dim=3, data=data, **options)
-        return mobench.run(problem=own, algorithm="ls", steps=2, **QUICK)
+        problem = mobench.objectives(fit, dim=3, data=data, **options)
+        return mobench.run(problem=problem, algorithm="ls", steps=2, **QUICK)
 
     first = run((A, B), batch_size=8)
     assert key_of(run((A.clone(), B.clone()), batch_size=8)) == key_of(first)
@@ -110,27 +109,27 @@ def test_dictionaries_and_constraints() -> None:
     data = {"a": A, "b": B}
     start = {"slope": torch.zeros(3), "offset": 0.5}
 
-    def named(p: Any, batch: Any) -> Tensor:
+    def f(p: Any, batch: Any) -> Tensor:
         return ((batch["a"] @ p["slope"] + p["offset"]).unsqueeze(1) - batch["b"]).square().mean(0)
 
     def bound(p: Any, batch: Any) -> Tensor:
         return (batch["a"] @ p["slope"]).mean() - 0.1
 
-    own = mobench.objectives(named, start=start, data=data, batch_size=6, constraints=bound, ideal=[0, 0])
-    rows = mobench.run(problem=own, algorithm="penalty_sgd", steps=6, **QUICK)
-    for p, g in zip(own.solutions(rows), rows["g_1"], strict=True):
+    problem = mobench.objectives(f, start=start, data=data, batch_size=6, constraints=bound, ideal=[0, 0])
+    rows = mobench.run(problem=problem, algorithm="penalty_sgd", steps=6, **QUICK)
+    for p, g in zip(problem.solutions(rows), rows["g_1"], strict=True):
         assert p["slope"].shape == (3,)
         torch.testing.assert_close(float(bound(p, data)), g)
 
 
 def test_float32_data_follow_the_variables() -> None:
-    own = mobench.objectives(fit, dim=3, data=(A.float(), B.float().numpy()), batch_size=8)
+    p = mobench.objectives(fit, dim=3, data=(A.float(), B.float().numpy()), batch_size=8)
     for dtype in ("float64", "float32"):
-        assert mobench.run(problem=own, algorithm="ls", steps=2, dtype=dtype, **QUICK)["f_1"].notna().all()
+        assert mobench.run(problem=p, algorithm="ls", steps=2, dtype=dtype, **QUICK)["f_1"].notna().all()
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("changes", "words"),
     [
         ({"f": lambda x: x.sum()}, r"takes 1 positional argument.*\n.*and a batch: \(\(22, 3\)"),
         ({"f": lambda x, batch: batch[0] @ x}, r"\[22\] values for all 22 samples.*batch of 8"),
@@ -142,16 +141,16 @@ def test_float32_data_follow_the_variables() -> None:
         ({"measures": {"two": lambda x, batch: x}}, "measure 'two' must return a tensor"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(given: dict[str, Any], words: str) -> None:
-    options = {"f": fit, "dim": 3, "data": (A.clone(), B.clone()), "batch_size": 8} | given
+def test_what_cannot_be_meant_is_refused(changes: dict[str, Any], words: str) -> None:
+    options = {"f": fit, "dim": 3, "data": (A.clone(), B.clone()), "batch_size": 8} | changes
     with pytest.raises(ConfigError, match=words):
         mobench.objectives(**options)
 
 
 def test_without_data_there_is_nothing_to_sample() -> None:
-    own = mobench.objectives(lambda x: x.square().sum(), dim=2)
+    problem = mobench.objectives(lambda x: x.square().sum(), dim=2)
     with pytest.raises(CompatibilityError, match="nothing to sample"):
-        mobench.run(problem=own, algorithm="ls", oracle="minibatch", **QUICK)
+        mobench.run(problem=problem, algorithm="ls", oracle="minibatch", **QUICK)
 
 
 def test_missing_labels_of_a_data_set_are_no_augmentation() -> None:

@@ -16,15 +16,8 @@ import mobench
 from mobench.errors import ConfigError
 from mobench.jobs.build import make_job
 
-QUICK: dict[str, Any] = {
-    "problem": "vlmop2",
-    "algorithm": "omd_tch",
-    "preferences": 2,
-    "seeds": [0, 1],
-    "steps": 6,
-    "logger": "local",
-    "progress": False,
-}
+QUICK: dict[str, Any] = {"problem": "vlmop2", "algorithm": "omd_tch", "preferences": 2, "steps": 6}
+QUICK |= {"seeds": [0, 1], "logger": "local", "progress": False}
 SHIFT = 1.0
 
 
@@ -42,20 +35,20 @@ def name_of(rows: pd.DataFrame) -> str:
 
 
 def test_columns_of_rows_and_history() -> None:
-    """Of both output rules, against the solutions; and nothing else changes."""
-    given = QUICK | {"algorithm.outputs": ["last", "mean"], "record.evaluate": True}
-    rows = mobench.run(**given, measures={"norm": norm, "first": lambda x: x[0]})
-    found = mobench.load(rows)
-    for rule, x in found.solutions.items():
-        own = rows[rows["output"] == rule]
-        assert own["norm"].to_numpy() == pytest.approx(np.linalg.norm(x - SHIFT, axis=1), rel=1e-14)
-        assert own["first"].tolist() == x[:, 0].tolist()
-        last = found.history[(found.history["output"] == rule) & (found.history["step"] == 6)]
-        assert last["norm"].tolist() == own["norm"].tolist()
-    start = found.history.query("step == 0 and output == 'last'")
+    """Rows of both output rules agree with the solutions, and nothing else changes."""
+    options = QUICK | {"algorithm.outputs": ["last", "mean"], "record.evaluate": True}
+    rows = mobench.run(**options, measures={"norm": norm, "first": lambda x: x[0]})
+    job = mobench.load(rows)
+    for rule, x in job.solutions.items():
+        recorded = rows[rows["output"] == rule]
+        assert recorded["norm"].to_numpy() == pytest.approx(np.linalg.norm(x - SHIFT, axis=1), rel=1e-14)
+        assert recorded["first"].tolist() == x[:, 0].tolist()
+        last = job.history[(job.history["output"] == rule) & (job.history["step"] == 6)]
+        assert last["norm"].tolist() == recorded["norm"].tolist()
+    start = job.history.query("step == 0 and output == 'last'")
     assert start["norm"].nunique() == 2  # one start for each seed
-    assert "return (x - SHIFT).norm()" in found.meta["measures"][0]
-    plain = mobench.run(**given)
+    assert "return (x - SHIFT).norm()" in job.meta["measures"][0]
+    plain = mobench.run(**options)
     assert name_of(plain) != name_of(rows)
     same = rows.drop(columns=["norm", "first", "seconds"])
     pd.testing.assert_frame_equal(same, plain.drop(columns="seconds"), check_exact=True)
@@ -77,8 +70,8 @@ def test_parts_networks_and_populations_have_them_too() -> None:
     whole = mobench.run(**QUICK, measures={"norm": norm})
     split = mobench.run(**QUICK, measures={"norm": norm}, rerun=True, **{"hardware.split": 2})
     assert split["norm"].tolist() == whole["norm"].tolist()
-    own = mobench.objectives(lambda x: torch.stack([(x - 1).square().sum(), x.square().sum()]), dim=2)
-    both = mobench.run(**QUICK | {"problem": own, "algorithm": ["ls", "mgda"]}, measures={"norm": norm})
+    problem = mobench.objectives(lambda x: torch.stack([(x - 1).square().sum(), x.square().sum()]), dim=2)
+    both = mobench.run(**QUICK | {"problem": problem, "algorithm": ["ls", "mgda"]}, measures={"norm": norm})
     assert both["norm"].notna().all()
     zdt = QUICK | {"problem": "zdt1", "algorithm": "hv_gradient"}
     assert mobench.run(**zdt, measures={"norm": norm})["norm"].notna().all()

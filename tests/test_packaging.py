@@ -22,7 +22,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.conftest import REPOSITORY, environment
+from tests.conftest import REPOSITORY, environment, process
 
 # every file that Python opens is noted, if it lies in the checkout; the interpreter's own packages may lie
 # there as well
@@ -56,9 +56,7 @@ def listed() -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The unpacked wheel; two of its files differ from the checkout's,
-    which rows and drawings have to show.
-    """
+    """The unpacked wheel; two of its files differ from the checkout's, which rows and drawings must show."""
     root = tmp_path_factory.mktemp("wheel")
     for name, source in listed().items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -76,22 +74,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def python(wheel: Path, here: Path, *arguments: str) -> str:
-    """Run Python in the folder `here` with nothing but the wheel on the path;
-    nothing may be opened in the checkout.
-    """
+    """Runs Python in the folder `here` with the wheel alone; nothing of the checkout may be opened."""
     log = here / "opened"
     watch = WATCH.format(root=str(REPOSITORY), prefix=str(Path(sys.prefix)), log=str(log))
     (wheel / "sitecustomize.py").write_text(watch)
     env = environment(here / "outputs", PYTHONPATH=str(wheel), MPLBACKEND="Agg")
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=here,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = process([sys.executable, *arguments], cwd=here, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     assert not log.exists(), log.read_text()
     return done.stdout
@@ -152,41 +140,41 @@ def test_hatchlings_wheel_holds_these_files(tmp_path: Path) -> None:
         metadata = next(archive.read(n).decode() for n in archive.namelist() if n.endswith("METADATA"))
     assert files == set(listed())
     # a package shows no picture and no page of the repository under a relative name
-    shown = metadata.partition("\n\n")[2]
-    assert "# mobench" in shown
-    assert "your own networks" in shown
-    assert [link for link in re.findall(r"\]\(([^)]+)\)", shown) if not link.startswith("#")] == []
+    description = metadata.partition("\n\n")[2]
+    assert "# mobench" in description
+    assert "your own networks" in description
+    assert [link for link in re.findall(r"\]\(([^)]+)\)", description) if not link.startswith("#")] == []
     assert "mobench = mobench.cli.entry:main" in entry_points
 
 
 def test_no_address_that_is_not_the_projects_own() -> None:
     """Whoever has an account of this name could put anything there."""
     files = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, check=True).stdout
-    named = re.compile(
+    pattern = re.compile(
         rb"(?:github\.com|githubusercontent\.com|readthedocs\.io|pypi\.org/project)/+mobench", re.I
     )
     here = Path(__file__).relative_to(REPOSITORY).as_posix()
-    found = [
+    mentions = [
         name
         for name in files.decode().split("\0")
         if name not in ("", here)
         and (REPOSITORY / name).is_file()
-        and named.search((REPOSITORY / name).read_bytes())
+        and pattern.search((REPOSITORY / name).read_bytes())
     ]
-    assert found == []
+    assert mentions == []
 
 
 def requirements(name: str) -> dict[str, str]:
     """Package -> version of a lock, which holds names, versions, markers and hashes only."""
-    found = {}
+    versions = {}
     line = re.compile(r"([a-z0-9][a-z0-9.-]*)==([\w.!+]+)( ; [\w .'<>=!()]+)? \\")
     for text in (REPOSITORY / "locks" / name).read_text().splitlines():
         if match := line.fullmatch(text):
-            assert match[1] not in found or match[3]
-            found[match[1]] = match[2]
+            assert match[1] not in versions or match[3]
+            versions[match[1]] = match[2]
         else:
             assert re.fullmatch(r"    --hash=sha256:[0-9a-f]{64}( \\)?", text), text
-    return found
+    return versions
 
 
 def test_locks_hold_every_dependency() -> None:

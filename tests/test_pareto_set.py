@@ -72,12 +72,12 @@ def test_a_plain_loop_trains_the_same_network(name: str, box: bool) -> None:
             both = rng.uniform(-(n**-0.5), n**-0.5, (n + 1) * k)
             layers.append((both[: n * k].reshape(n, k), both[n * k :]))
         network = pareto_set.Network(layers, (0.0, 1.0) if box else None, xs[0][mine[0]].numpy())
-        found = pareto_set.train(theirs, network, RULES[name], draws, runs.weights[mine].numpy(), 0.01)
-        for t, points in enumerate(found.points):
+        training = pareto_set.train(theirs, network, RULES[name], draws, runs.weights[mine].numpy(), 0.01)
+        for t, points in enumerate(training.points):
             np.testing.assert_allclose(xs[t + 1][mine], points, rtol=0, atol=1e-7, err_msg=f"step {t}")
-        np.testing.assert_allclose(xs[-1][mine], found.answers, rtol=0, atol=1e-7)
-        whole = _whole(state["alg"]["phi"][mine], torch.arange(3)[None], len(found.parameters[-1]))
-        np.testing.assert_allclose(whole[0], found.parameters[-1], rtol=0, atol=1e-7)
+        np.testing.assert_allclose(xs[-1][mine], training.answers, rtol=0, atol=1e-7)
+        whole = _whole(state["alg"]["phi"][mine], torch.arange(3)[None], len(training.parameters[-1]))
+        np.testing.assert_allclose(whole[0], training.parameters[-1], rtol=0, atol=1e-7)
 
 
 @pytest.mark.parametrize("box", [None, Box(-1.0, 3.0)], ids=["free", "box"])

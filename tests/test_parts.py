@@ -204,8 +204,8 @@ def test_parts_run_beside_each_other_under_a_launcher(
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "outputs"))
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="needs hydra-joblib-launcher")
     arguments = [*BASE, "algorithm=mgda", "seeds=[0,1]", "steps=4"]
-    told = mobench(*arguments, "hardware.split=4", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
-    assert told.code == 0, told.err
+    result = mobench(*arguments, "hardware.split=4", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    assert result.code == 0, result.err
     whole = JobFolder(run_job(job("algorithm=mgda", "seeds=[0,1]", "steps=4"), tmp_path / "whole").folder)
     joined = JobFolder(tmp_path / "outputs" / "runs" / whole.key)
     assert len(joined.meta()["parts"]) == 4

@@ -1,11 +1,8 @@
-"""Edited code of a plug-in is another job: never old rows, never an old trajectory;
-code that cannot be known runs anew.
-"""
+"""Edited code of a plug-in is another job, and code that cannot be known runs anew."""
 
 from __future__ import annotations
 
 import importlib
-import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -17,7 +14,7 @@ import pytest
 
 from mobench.jobs import fingerprint
 from mobench.jobs.fingerprint import Opaque, of_class
-from tests.conftest import REPOSITORY, Run, environment
+from tests.conftest import REPOSITORY, Run, environment, process
 
 PARTS = "mobench_test_parts"
 HELP = "mobench_test_help"
@@ -255,10 +252,8 @@ print(of_class(mobench_test_parts.Bowls))
 
 def test_another_process_has_the_same_hash(hashed: Hash, tmp_path: Path) -> None:
     here = hashed()
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(REPOSITORY), str(tmp_path / "mine")],
-        env=environment(tmp_path, PYTHONHASHSEED="7"), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    line = [sys.executable, "-c", PROGRAM, str(REPOSITORY), str(tmp_path / "mine")]
+    done = process(line, env=environment(tmp_path, PYTHONHASHSEED="7"))
     assert done.stdout.strip() == here, done.stderr
 
 
@@ -306,9 +301,7 @@ HALF_WAY = ("++algorithm.fails_at=6", "checkpoint.seconds=0")
 
 @pytest.mark.parametrize("edit", ["a method", "measures"])
 def test_a_trajectory_is_not_continued_by_other_code(plugged: Any, tmp_path: Path, edit: str) -> None:
-    """Stopped in the middle with a checkpoint, then edited: the job starts anew,
-    and its rows are those of the new code alone.
-    """
+    """Stopped in the middle, then edited: the job starts anew, and its rows are those of the new code."""
     stopped = plugged(*HALF_WAY, edits=(STOP,))
     assert stopped.code == 1
     old = stopped.job.key
@@ -337,9 +330,7 @@ def test_code_that_cannot_be_known_runs_anew(plugged: Any, mode: tuple[str, ...]
 
 
 def test_code_that_cannot_be_known_does_not_continue(plugged: Any) -> None:
-    """Stopped with a checkpoint: the next command does not know whether it is of its own code,
-    and begins at the start.
-    """
+    """Stopped with a checkpoint: the next command cannot know its code, and begins at the start."""
     where = "half(double(triple(f)))"
     long = ("checkpoint.seconds=0", "steps=200", "record.every=1")
     stopped = plugged(*long, edits=((where, "eval('half if len(SEEN) < 120 else None')(f)"),))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from sklearn.datasets import load_diabetes
 
 from mobench.errors import ConfigError
 from mobench.jobs.store import JobFolder
-from tests.conftest import REPOSITORY, Run, environment
+from tests.conftest import REPOSITORY, Run, environment, process
 
 PAGE = REPOSITORY / "docs" / "plugins.md"
 MODULE = "my_parts"
@@ -41,15 +40,7 @@ def test_commands(place: Path) -> None:
     # what the shell would find on the PATH; a sweep imports nothing that the single job does not
     script = commands.replace(sweep, "").replace("mine/code", f"mine/code:{REPOSITORY}")
     script = f'set -e\nmobench() {{ "{sys.executable}" -m mobench "$@"; }}\n{script}'
-    done = subprocess.run(
-        ["bash", "-c", script],
-        cwd=place,
-        env=environment(place / "outputs"),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = process(["bash", "-c", script], cwd=place, env=environment(place / "outputs"))
     assert done.returncode == 0, done.stderr
     (folder,) = [JobFolder(p) for p in (place / "outputs" / "runs").iterdir()]
     assert folder.key.startswith("ellipsoids-balanced-")
@@ -94,9 +85,7 @@ def test_sweep_and_program(
 
 
 def test_the_methods_equation(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One step of the page's method from x = 0 by hand: both gradients are equally long there,
-    so w is the preference.
-    """
+    """One step of the page's method from x = 0, where both gradients have one length: w is the preference."""
     monkeypatch.setattr(sys, "path", [*sys.path, str(place / "mine" / "code")])
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(place / "equation"))
     from mobench import load, run

@@ -1,6 +1,4 @@
-"""Problems: rows against autodiff and differences, values against the literature's definitions, fronts,
-starts.
-"""
+"""Problems: rows against autodiff and differences, values against the literature, fronts, starts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,17 +21,10 @@ CONF = Path(__file__).parents[1] / "conf" / "problem"
 MINE = ("vlmop2", "zdt1", "zdt2", "zdt3", "dtlz2", "least_squares")
 
 CASES: dict[str, Problem] = {
-    "vlmop2": VLMOP2(),
-    "vlmop2-scaled": VLMOP2(n=10, scale=(3.0, 1e-3), clip=1 - 1e-5),
-    "zdt1": ZDT1(),
-    "zdt2": ZDT2(n=5),
-    "zdt3": ZDT3(),
-    "dtlz2": DTLZ2(),
-    "dtlz2-2": DTLZ2(M=2),
-    "dtlz2-5": DTLZ2(M=5, n=7),
-    "least_squares": LeastSquares(),
-    "least_squares-3": LeastSquares(tasks=3, n=6, samples=40),
-}
+    "vlmop2": VLMOP2(), "vlmop2-scaled": VLMOP2(n=10, scale=(3.0, 1e-3), clip=1 - 1e-5), "zdt1": ZDT1(),
+    "zdt2": ZDT2(n=5), "zdt3": ZDT3(), "dtlz2": DTLZ2(), "dtlz2-2": DTLZ2(M=2), "dtlz2-5": DTLZ2(M=5, n=7),
+    "least_squares": LeastSquares(), "least_squares-3": LeastSquares(tasks=3, n=6, samples=40),
+}  # fmt: skip
 CURVES = [name for name, p in CASES.items() if p.n_objectives == 2]
 
 
@@ -60,9 +51,7 @@ def autodiff(fn: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> tor
 
 
 def dominated(F: torch.Tensor, by: torch.Tensor, margin: float = 0.0) -> torch.Tensor:
-    """Which rows of F have a row of `by` that is smaller by more than `margin` in some objective,
-    larger in none.
-    """
+    """Marks rows of F that a row of `by` dominates by more than `margin` in some objective."""
     out = []
     for part in F.split(500):
         diff = part.unsqueeze(1) - by.unsqueeze(0)
@@ -185,10 +174,10 @@ def test_zdt3_front_is_all_of_the_nondominated_curve() -> None:
     x1 = np.linspace(0, 1, 40001)
     f = np.stack([x1, 1 - np.sqrt(x1) - x1 * np.sin(10 * np.pi * x1)], 1)
     best_to_the_left = np.minimum.accumulate(f[:, 1])
-    kept = torch.from_numpy(f[f[:, 1] <= best_to_the_left])
+    nondominated = torch.from_numpy(f[f[:, 1] <= best_to_the_left])
     front = ZDT3().front(20001)
-    assert front_distance(kept[::7], front).max() < 1e-4
-    assert front_distance(front[1::50], kept).max() < 5e-3  # the first points have a vertical tangent
+    assert front_distance(nondominated[::7], front).max() < 1e-4
+    assert front_distance(front[1::50], nondominated).max() < 5e-3  # the first points have a vertical tangent
 
 
 @pytest.mark.parametrize("M", [2, 3, 5])
@@ -369,15 +358,13 @@ def test_every_problem_carries_its_truth(name: str) -> None:
 
 
 def test_second_derivatives_of_dtlz2_at_a_corner() -> None:
-    """x_1 = 1, where a factor of two objectives is 6e-17:
-    Hessian products against differences of closed-form rows.
-    """
+    """x_1 = 1, where a factor is 6e-17: Hessian products against differences of closed-form rows."""
     problem = DTLZ2(M=3, n=6)
     runs = Runs.product(torch.full((1, 3), 1 / 3, dtype=torch.float64), [0])
     oracle = Exact(problem, runs)
     x = torch.tensor([[1.0, 0.4, 0.3, 0.6, 0.2, 0.7]], dtype=torch.float64)
     w = torch.tensor([[0.2, 0.5, 0.3]], dtype=torch.float64)
     v = torch.linspace(-1, 1, 6, dtype=torch.float64).unsqueeze(0)
-    found = oracle.at(x, {}, 0).hvp(w, v)
+    products = oracle.at(x, {}, 0).hvp(w, v)
     ahead, back = (oracle.at(x + s * 1e-6 * v, {}, 0).vjp(w) for s in (1.0, -1.0))
-    torch.testing.assert_close(found, (ahead - back) / 2e-6, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(products, (ahead - back) / 2e-6, rtol=1e-6, atol=1e-8)

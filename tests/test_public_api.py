@@ -1,4 +1,4 @@
-"""What is public changes only on purpose: the lines of docs/public.txt stay true."""
+"""The public names change only on purpose: the lines of docs/public.txt stay true."""
 
 from __future__ import annotations
 

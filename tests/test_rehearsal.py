@@ -1,6 +1,4 @@
-"""Before the first step of a plug-in: wrong shapes are named, and runs that meet are found;
-what is right passes.
-"""
+"""Before the first step of a plug-in wrong shapes are named, and runs that meet are found."""
 
 from __future__ import annotations
 
@@ -187,9 +185,7 @@ def test_a_problem_that_mixes_its_runs(how: str, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("kind", ["uniform", "constant"])
 def test_equal_starts_hide_nothing(kind: str) -> None:
-    """x - mean(x) over the runs of one seed and any mean of equal values change nothing at the start
-    itself.
-    """
+    """x - mean(x) over the runs of a seed, and any mean of equal values, change nothing at the start."""
     start = (
         {"kind": "uniform", "low": -1.0, "high": 1.0}
         if kind == "uniform"
@@ -241,17 +237,15 @@ def test_populations_are_compared_seed_by_seed() -> None:
 
 
 def test_randomness_that_is_not_keyed_is_a_warning() -> None:
-    found = rehearse(job_of(Bowls(how="noise"), Balanced()))
-    assert "problem Bowls: values differ from call to call" in found[0]
+    messages = rehearse(job_of(Bowls(how="noise"), Balanced()))
+    assert "problem Bowls: values differ from call to call" in messages[0]
 
 
 def test_rounding_that_a_method_magnifies_is_no_mixing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Alone, sums are rounded differently; where that is magnified as much as rounding of the start is,
-    nothing is said.
-    """
+    """Rounding that differs alone, and is magnified as much as that of the start, is not reported."""
 
-    def steps(given: rehearsal.Cast) -> Tensor:
-        x = given.theta * (1.0 + (2.0**-52 if len(given.runs) == 1 else 0.0))  # one bit of rounding
+    def steps(cast: rehearsal.Cast) -> Tensor:
+        x = cast.theta * (1.0 + (2.0**-52 if len(cast.runs) == 1 else 0.0))  # one bit of rounding
         return torch.sin(1e13 * x)
 
     monkeypatch.setattr(rehearsal.Cast, "steps", steps)
@@ -271,12 +265,6 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("how", WRONG)
-def test_wrong_shapes_of_a_problem(how: str) -> None:
-    with pytest.raises(RehearsalError, match=WRONG[how]):
-        rehearse(job_of(Bowls(how=how), Balanced()))
-
-
 WEIGHTS = {
     "row": r"Balanced.weights returns shape \(2,\); expected \(3, 2\): 3 runs, "
     r"then one weight for each of the 2 objectives",
@@ -287,15 +275,17 @@ WEIGHTS = {
 }
 
 
-@pytest.mark.parametrize("how", WEIGHTS)
-def test_wrong_shapes_of_a_method(how: str) -> None:
-    with pytest.raises(RehearsalError, match=WEIGHTS[how]):
-        rehearse(job_of(Bowls(), Balanced(how=how)))
-
-
-def test_a_direction_of_the_wrong_shape() -> None:
-    with pytest.raises(RehearsalError, match=r"Turned.step returns shape \(5, 3\); expected \(3, 5\)"):
-        rehearse(job_of(Bowls(), Turned()))
+@pytest.mark.parametrize(
+    ("problem", "algorithm", "words"),
+    [
+        *((Bowls(how=how), Balanced(), words) for how, words in WRONG.items()),
+        *((Bowls(), Balanced(how=how), words) for how, words in WEIGHTS.items()),
+        (Bowls(), Turned(), r"Turned.step returns shape \(5, 3\); expected \(3, 5\)"),
+    ],
+)
+def test_wrong_shapes(problem: Problem, algorithm: Algorithm, words: str) -> None:
+    with pytest.raises(RehearsalError, match=words):
+        rehearse(job_of(problem, algorithm))
 
 
 def test_one_run_by_itself_that_fails() -> None:

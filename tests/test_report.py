@@ -18,11 +18,7 @@ from mobench.errors import MobenchError, StoreError
 from mobench.report import build
 from mobench.report.__main__ import MARKERS, main
 from mobench.report.boards import score_boards
-from mobench.report.markdown import (
-    paper_markdown,
-    papers_markdown,
-    pictures_markdown,
-)
+from mobench.report.markdown import paper_markdown, papers_markdown, pictures_markdown
 from mobench.report.model import mark
 from mobench.report.papers import PaperInfo
 from mobench.report.reading import artifacts, collect
@@ -31,6 +27,7 @@ from mobench.report.wall import wall
 from mobench.report.words import number
 from mobench.system.paths import KEPT
 
+DATE = "2025-01-02T03:04:05+0000"
 VOID = {"meta", "link", "img", "input", "br", "hr"}
 EVIL = "<script>document.title = 'owned'</script> & \"quotes\" 'too'"
 # mobench.jobs.job annotates with OmegaConf's own types, which beartype finds old-fashioned
@@ -51,14 +48,9 @@ def png(width: int = 4, height: int = 3) -> bytes:
 
 def claim(id: str, verdict: str, **fields: Any) -> dict[str, Any]:
     """A record of claims.json."""
-    base = {
-        "id": id,
-        "statement": f"statement of {id}",
-        "source": "Fig. 1",
-        "published": "1.0 ± 0.1",
-        "measured": "1.05",
-    }
-    return {**base, "tolerance": "< 1e-3", "scale": "laptop", "verdict": verdict, "reason": "", **fields}
+    base = {"id": id, "statement": f"statement of {id}", "source": "Fig. 1", "published": "1.0 ± 0.1"}
+    base |= {"measured": "1.05", "tolerance": "< 1e-3", "scale": "laptop", "verdict": verdict, "reason": ""}
+    return base | fields
 
 
 def artifact(
@@ -67,22 +59,15 @@ def artifact(
     """An artifact folder as mobench/artifacts writes it."""
     folder = root / "artifacts" / id
     folder.mkdir(parents=True)
-    base = {
-        "id": id,
-        "title": f"Title of {id}",
-        "scale": "laptop",
-        "command": f"mobench +experiment={id}",
-        "jobs": {},
-    }
+    base: dict[str, Any] = {"id": id, "title": f"Title of {id}", "scale": "laptop", "jobs": {}, "runs": {}}
     base |= {
-        "runs": {},
+        "command": f"mobench +experiment={id}",
         "seconds_jobs": 75.0,
         "seconds_drawing": 0.5,
         "notes": [],
-        "git_sha": "a" * 40,
-        "git_dirty": True,
     }
-    base |= {"versions": {"torch": "2.10"}, "device": "CPU Z", "date": "2025-01-02T03:04:05+0000", **origin}
+    base |= {"git_sha": "a" * 40, "git_dirty": True, "versions": {"torch": "2.10"}, "device": "CPU Z"}
+    base |= {"date": DATE, **origin}
     (folder / "provenance.json").write_text(json.dumps(base))
     (folder / "claims.json").write_text(claims if isinstance(claims, str) else json.dumps(claims))
     if figure:
@@ -124,12 +109,7 @@ def job(
     folder.mkdir(parents=True)
     (folder / "status.json").write_text(json.dumps({"status": status, **fields}))
     if total:
-        base = {
-            "seconds_wall": seconds,
-            "git_sha": "b" * 40,
-            "git_dirty": False,
-            "date": "2025-01-02T03:04:05+0000",
-        }
+        base = {"seconds_wall": seconds, "git_sha": "b" * 40, "git_dirty": False, "date": DATE}
         base |= {"device": "CPU Z", "execution": f"one batch of {total} runs on cpu, 1 thread(s), stacked"}
         (folder / "meta.json").write_text(json.dumps(base | (meta or {})))
         (folder / "config.yaml").write_text(CONFIG.format(step=seconds))
@@ -255,14 +235,7 @@ def test_pages_are_sound_and_self_contained(outputs: Path) -> None:
     assert path == outputs / "report" / "index.html"
     pages = every(outputs)
     kinds = {name.split("/")[0] for name in pages}
-    assert kinds == {
-        "index.html",
-        "boards.html",
-        "claims.html",
-        "data.html",
-        "artifacts",
-        "data",
-    }
+    assert kinds == {"index.html", "boards.html", "claims.html", "data.html", "artifacts", "data"}
     for name, page in pages.items():
         source = (path.parent / name).read_text()
         assert len(page.ids) == len(set(page.ids)), name
@@ -380,12 +353,8 @@ def test_every_kind_of_damage(tmp_path: Path, file: str, data: bytes, said: str)
 def test_unknown_verdict_is_never_counted_as_a_known_one(tmp_path: Path) -> None:
     artifact(tmp_path, "ferero/fig1", [claim("a", "reproduced"), claim("b", "excellent")])
     site = collect(tmp_path)
-    assert {v.name: n for v, n in site.counts} == {
-        **dict.fromkeys(VERDICTS, 0),
-        "check undecided": 0,
-        "reproduced": 1,
-        "unreadable": 1,
-    }
+    expected = dict.fromkeys((*VERDICTS, "check undecided"), 0) | {"reproduced": 1, "unreadable": 1}
+    assert {v.name: n for v, n in site.counts} == expected
     assert "unknown verdict 'excellent'" in Page(build(tmp_path).read_text()).text
 
 
@@ -536,12 +505,12 @@ def test_what_other_rows_say_is_folded(tmp_path: Path) -> None:
     """The verdict that decides stands in the table, with as many numbers as it has room for."""
     long = f"first = 1.25; second = {'x' * 200}"
     artifact(tmp_path, "ferero/fig2", [claim("a", "inconclusive", measured="2.5", reason="too small")])
-    kept = [claim("a", "reproduced", scale="paper", measured=long)]
-    artifact(tmp_path / KEPT, "ferero/fig2", kept, scale="paper")
+    stored = [claim("a", "reproduced", scale="paper", measured=long)]
+    artifact(tmp_path / KEPT, "ferero/fig2", stored, scale="paper")
     page = result_pages(artifacts(tmp_path))["ferero"]
-    shown, _, folded = page.partition("<details>")
-    assert "✓&nbsp;reproduced | statement of a (Fig. 1; `a`) | 1.0 ± 0.1 | first = 1.25 … |" in shown
-    assert "○" not in shown.partition("## Figure 2")[2]
+    visible, _, folded = page.partition("<details>")
+    assert "✓&nbsp;reproduced | statement of a (Fig. 1; `a`) | 1.0 ± 0.1 | first = 1.25 … |" in visible
+    assert "○" not in visible.partition("## Figure 2")[2]
     assert f"- `a`: {long}" in folded
     assert "| ○&nbsp;inconclusive | `a` | 2.5 |" in folded
     assert "- ○ `a`: too small" in folded
@@ -577,21 +546,21 @@ def test_a_check_without_a_verdict_is_no_claim(tmp_path: Path) -> None:
     )
     site = collect(tmp_path)
     assert [e.claim.id for e in site.best] == ["a"]
-    found = {e.claim.id: mark(e.claim).name for e in site.checks}
-    assert found == {"b": "check passed", "c": "check undecided", "d": "check failed"}
+    marks = {e.claim.id: mark(e.claim).name for e in site.checks}
+    assert marks == {"b": "check passed", "c": "check undecided", "d": "check failed"}
     assert "| 1 passed, 1 failed, 1 undecided |" in papers_markdown(artifacts(tmp_path))
 
 
 def test_each_claim_is_counted_once_by_the_best_rows(tmp_path: Path) -> None:
     """A record that decides comes before one that does not, then the larger scale; checks are no claims."""
-    own = [claim("a", "reproduced"), claim("b", "inconclusive"), claim("c", "reproduced")]
-    artifact(tmp_path, "ferero/fig2", [*own, claim("d", "not reproduced"), claim("e", "check passed")])
+    claims = [claim("a", "reproduced"), claim("b", "inconclusive"), claim("c", "reproduced")]
+    artifact(tmp_path, "ferero/fig2", [*claims, claim("d", "not reproduced"), claim("e", "check passed")])
     large = [("a", "not reproduced"), ("b", "partial"), ("c", "inconclusive"), ("f", "reproduced")]
-    kept = [claim(id, verdict, scale="paper") for id, verdict in large]
-    artifact(tmp_path / KEPT, "ferero/fig2", kept, scale="paper")
+    stored = [claim(id, verdict, scale="paper") for id, verdict in large]
+    artifact(tmp_path / KEPT, "ferero/fig2", stored, scale="paper")
     site = collect(tmp_path)
-    found = {e.claim.id: (e.claim.verdict, e.entry.kept) for e in site.best}
-    assert found == {
+    judged = {e.claim.id: (e.claim.verdict, e.entry.kept) for e in site.best}
+    assert judged == {
         "a": ("not reproduced", True),
         "b": ("partial", True),
         "c": ("reproduced", False),
@@ -600,7 +569,7 @@ def test_each_claim_is_counted_once_by_the_best_rows(tmp_path: Path) -> None:
     }
     index = build(tmp_path).read_text()
     tiles = re.findall(r'<a href="([^"]*)"><title>ferero/fig2, (\w): ([a-z ]+)\. ', index)
-    assert {id: said for _, id, said in tiles} == {id: said for id, (said, _) in found.items()}
+    assert {id: said for _, id, said in tiles} == {id: said for id, (said, _) in judged.items()}
     assert {id: address for address, id, _ in tiles}["b"] == "kept/ferero/fig2.html#claim-2"
     assert 'id="claim-2"' in (tmp_path / "report/kept/ferero/fig2.html").read_text()
     alone = ElementTree.fromstring(wall(site))
@@ -655,8 +624,8 @@ def test_a_papers_page_shows_the_figures_of_the_largest_scale(
 
 def test_kept_drawings_stand_beside_those_of_make_reproduce(outputs: Path) -> None:
     """Two pages of one artifact, two columns of counts; a claim that is judged elsewhere is a link there."""
-    shown = {"ferero/fig10": ["c1", "c2"], "ferero/gone": ["x"]}
-    artifact(outputs / KEPT, "ferero/fig2", [claim("kept", "partial")], scale="paper", references=shown)
+    references = {"ferero/fig10": ["c1", "c2"], "ferero/gone": ["x"]}
+    artifact(outputs / KEPT, "ferero/fig2", [claim("kept", "partial")], scale="paper", references=references)
     index = build()
     site = collect(outputs)
     assert [n for _, n in site.counts] == [4, 1, 1, 1, 1, 1, 0]
@@ -705,7 +674,7 @@ def test_unwritable_folder_is_a_clear_error(tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(
-    ("raw", "shown"),
+    ("raw", "text"),
     [
         ("0.123456", "0.1235"),
         ("12.0", "12"),
@@ -716,8 +685,8 @@ def test_unwritable_folder_is_a_clear_error(tmp_path: Path, capsys: pytest.Captu
         ("1e999", "∞"),
     ],
 )
-def test_numbers(raw: str, shown: str) -> None:
-    assert number(raw) == shown
+def test_numbers(raw: str, text: str) -> None:
+    assert number(raw) == text
 
 
 def test_long_tables_are_cut_and_say_so(tmp_path: Path) -> None:

@@ -1,6 +1,4 @@
-"""Residual networks of stacked parameters against plain modules, torchvision's among them,
-in training mode.
-"""
+"""Residual networks of stacked parameters against plain modules in training mode."""
 
 from __future__ import annotations
 
@@ -62,9 +60,7 @@ class Plain(nn.Module):
 
 
 def torchvision18(channels: int, classes: int) -> nn.Module:
-    """torchvision's, with the stem that CIFAR needs; not initialised,
-    which would take longer than the tests.
-    """
+    """torchvision's, with the stem that CIFAR needs; not initialised, which would take long."""
     from torchvision.models import resnet18
 
     with torch.device("meta"):
@@ -137,8 +133,8 @@ def test_parameters_are_those_of_the_module_in_its_order(name: str, channels: in
     assert net.shapes == [tuple(p.shape) for p in reference.parameters()]
     theta = torch.arange(float(P)).unsqueeze(0)  # exact in float32
     load(reference, theta[0])
-    for found, p in zip(net.split(theta), reference.parameters(), strict=True):
-        assert torch.equal(found[0], p)
+    for part, p in zip(net.split(theta), reference.parameters(), strict=True):
+        assert torch.equal(part[0], p)
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
@@ -156,10 +152,10 @@ def test_scores_and_gradients_are_those_of_the_module(
     rows, back = torch.autograd.grad(loss_of(z, labels), (theta, x))
     for k in range(K):
         load(reference, theta[k].detach())
-        own = x[k].detach().requires_grad_()
-        expected = reference(own)
+        leaf = x[k].detach().requires_grad_()
+        expected = reference(leaf)
         close(z[k], expected, 1e-10)
-        wanted = torch.autograd.grad(loss_of(expected, labels[k]), (own, *reference.parameters()))
+        wanted = torch.autograd.grad(loss_of(expected, labels[k]), (leaf, *reference.parameters()))
         close(back[k], wanted[0], 1e-10)
         close(rows[k], torch.cat([g.flatten() for g in wanted[1:]]), 1e-10)
 
@@ -177,18 +173,20 @@ def test_second_derivatives_are_those_of_the_module() -> None:
     for execution in EXECUTIONS:
         leaf = theta.clone().requires_grad_()
         g = torch.autograd.grad(loss_of(net.logits(leaf, x, execution), labels), leaf, create_graph=True)[0]
-        found = torch.autograd.grad((g * v).sum(), leaf)[0]
+        Hv = torch.autograd.grad((g * v).sum(), leaf)[0]
         for k in range(2):
             load(reference, theta[k])
-            own = list(reference.parameters())
+            leaves = list(reference.parameters())
             g = torch.cat(
                 [
                     a.flatten()
-                    for a in torch.autograd.grad(loss_of(reference(x[k]), labels[k]), own, create_graph=True)
+                    for a in torch.autograd.grad(
+                        loss_of(reference(x[k]), labels[k]), leaves, create_graph=True
+                    )
                 ]
             )
             close(
-                found[k], torch.cat([a.flatten() for a in torch.autograd.grad((g * v[k]).sum(), own)]), 1e-9
+                Hv[k], torch.cat([a.flatten() for a in torch.autograd.grad((g * v[k]).sum(), leaves)]), 1e-9
             )
 
 
@@ -204,9 +202,9 @@ def test_a_network_knows_nothing_of_its_neighbours(execution: str) -> None:
     close(net.logits(theta[1:2], x[1:2], execution)[0], z[1], 1e-12)
     spoiled = theta.clone()
     spoiled[0] = float("nan")
-    found = net.logits(spoiled, x, execution)
-    close(found[1:], z[1:], 1e-12)
-    assert found[0].isnan().all()
+    logits = net.logits(spoiled, x, execution)
+    close(logits[1:], z[1:], 1e-12)
+    assert logits[0].isnan().all()
 
 
 # --- starts -------------------------------------------------------------------------------------------------
@@ -219,17 +217,17 @@ def test_starts_are_those_of_pytorch(name: str) -> None:
     reference = REFERENCE[name](3, 10)
     theta = torch.from_numpy(net.initial(np.random.default_rng(0)))
     assert theta.dtype == F64
-    for found, p in zip(net.split(theta.unsqueeze(0)), reference.parameters(), strict=True):
-        found = found[0]
+    for part, p in zip(net.split(theta.unsqueeze(0)), reference.parameters(), strict=True):
+        part = part[0]
         wanted = p.detach().double()
         if wanted.std() == 0:  # of batch normalisation
-            assert torch.equal(found, wanted)
+            assert torch.equal(part, wanted)
         elif wanted.numel() >= 200:
-            assert abs(found.std() / wanted.std() - 1) < 0.15
-            assert abs(found.abs().max() / wanted.abs().max() - 1) < 0.03
+            assert abs(part.std() / wanted.std() - 1) < 0.15
+            assert abs(part.abs().max() / wanted.abs().max() - 1) < 0.03
         else:  # the biases of the head
             bound = net.widths[-1] ** -0.5
-            assert 0.3 * bound < found.abs().max() <= bound
+            assert 0.3 * bound < part.abs().max() <= bound
     again, other = (net.initial(np.random.default_rng(s)) for s in (0, 1))
     assert np.array_equal(again, theta.numpy())
     assert not np.array_equal(other, again)

@@ -36,7 +36,7 @@ def record() -> list[dict[str, Any]]:
 
 
 def cell(rows: list[dict[str, Any]]) -> str:
-    """What a page's cell says of claims, of which those about times are not counted."""
+    """The cell of a page that counts claims; those about times are not counted."""
     counts = Counter(row["verdict"] for row in rows if not row["timed"])
     return " ".join(f"{symbol}&nbsp;{counts[name]}" for name, symbol in SHOWN.items() if counts[name]) or "–"
 
@@ -52,9 +52,9 @@ def test_readme_counts_the_recorded_verdicts() -> None:
     rows = {line[0]: line for line in table(ROOT / "README.md")}
     names = {id: info.short for id, info in papers().items()}
     for id, name in [*names.items(), ("", "**all**")]:
-        own = [r for r in record() if r["artifact"].startswith(id)]
-        assert rows[name][3] == cell([r for r in own if not r["kept"]]), name
-        assert rows[name][4] == cell([r for r in own if r["kept"]]), name
+        records = [r for r in record() if r["artifact"].startswith(id)]
+        assert rows[name][3] == cell([r for r in records if not r["kept"]]), name
+        assert rows[name][4] == cell([r for r in records if r["kept"]]), name
 
 
 def test_readme_says_how_many_claims_hold() -> None:
@@ -67,11 +67,11 @@ def test_readme_says_how_many_claims_hold() -> None:
 
 def once(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each claim once: kept rows before those of `make reproduce`, unless only the latter decide it."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    latest: dict[tuple[str, str], dict[str, Any]] = {}
     for row in sorted(rows, key=lambda r: (r["verdict"] != "inconclusive", r["kept"])):
         if row["verdict"] in SHOWN:
-            found[row["artifact"], row["claim"]] = row
-    return list(found.values())
+            latest[row["artifact"], row["claim"]] = row
+    return list(latest.values())
 
 
 def test_each_claim_is_counted_once_and_has_one_tile() -> None:
@@ -86,12 +86,12 @@ def test_each_claim_is_counted_once_and_has_one_tile() -> None:
 @pytest.mark.parametrize("paper", list(papers()))
 def test_paper_pages_count_the_recorded_verdicts(paper: str) -> None:
     for name, _, scale, claims, *_ in table(ROOT / f"docs/papers/{paper}.md"):
-        own = [
+        records = [
             r
             for r in record()
             if r["artifact"] == f"{paper}/{name.replace(chr(92), '')}" and r["kept"] == ("kept" in scale)
         ]
-        assert claims == cell(own), name
+        assert claims == cell(records), name
 
 
 @pytest.mark.parametrize("paper", list(papers()))
@@ -99,18 +99,18 @@ def test_results_pages_list_the_recorded_verdicts(paper: str) -> None:
     """A claim's verdict stands in the table of its artifact; those of other rows are folded below it."""
     symbols = {v.symbol: v.name for v in VERDICTS.values()}
     text = (ROOT / f"docs/results/{paper}.md").read_text()
-    own = [r for r in record() if r["artifact"].startswith(f"{paper}/")]
+    records = [r for r in record() if r["artifact"].startswith(f"{paper}/")]
     listed: list[tuple[str, str, str]] = []
     for section in text.split("\n## ")[1:]:
         (id,) = re.findall(rf"^.*\*, `({paper}/\w+)`$", section, re.M)
-        shown, _, folded = section.partition("<details>")
-        first = re.findall(r"^\| <a id=[^>]*></a>(.)&nbsp;.*?; `(\S+?)`\) \|", shown, re.M)
+        visible, _, folded = section.partition("<details>")
+        first = re.findall(r"^\| <a id=[^>]*></a>(.)&nbsp;.*?; `(\S+?)`\) \|", visible, re.M)
         others = re.findall(r"^\| (.)&nbsp;\S+ \| `(\S+?)` \|", folded, re.M)
-        best = once([r for r in own if r["artifact"] == id])
+        best = once([r for r in records if r["artifact"] == id])
         claims = [(claim, symbols[s]) for s, claim in first if symbols[s] in SHOWN]
         assert sorted(claims) == sorted((r["claim"], r["verdict"]) for r in best), id
         listed += [(id, claim, symbols[s]) for s, claim in [*first, *others]]
-    assert sorted(listed) == sorted((r["artifact"], r["claim"], r["verdict"]) for r in own)
+    assert sorted(listed) == sorted((r["artifact"], r["claim"], r["verdict"]) for r in records)
 
 
 def test_pages_are_drawn_at_a_commit_without_changes() -> None:
@@ -123,7 +123,7 @@ def test_pages_are_drawn_at_a_commit_without_changes() -> None:
 
 
 def test_kept_rows_give_the_recorded_verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that `make reproduce` has drawn just now, at any scale, if a folder is named; else drawn here."""
+    """Rows that `make reproduce` has drawn at any scale, if a folder is named; else drawn here."""
     root = Path(os.environ.get(DRAWN, tmp_path))
     if root == tmp_path:
         monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))

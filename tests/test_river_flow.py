@@ -1,6 +1,4 @@
-"""River flow: the reader of ARFF files, the clean-up, the generated stand-in,
-the stacked network and whole jobs.
-"""
+"""River flow: the reader of ARFF files, the clean-up, the stand-in, the network and whole jobs."""
 
 from __future__ import annotations
 
@@ -61,12 +59,12 @@ def test_what_the_reader_understands(tmp_path: Path) -> None:
         "",
         "?,2.,4E2",
     )
-    found = read_arff(path)
-    assert found.names == ["a", "b c", "d"]
-    np.testing.assert_array_equal(found.table, [[1, 2.5, -3], [0.5, np.nan, 1e-3], [np.nan, 2, 400]])
-    assert (found.name_lines, found.row_lines) == ([4, 5, 6], [8, 10, 12])
+    data = read_arff(path)
+    assert data.names == ["a", "b c", "d"]
+    np.testing.assert_array_equal(data.table, [[1, 2.5, -3], [0.5, np.nan, 1e-3], [np.nan, 2, 400]])
+    assert (data.name_lines, data.row_lines) == ([4, 5, 6], [8, 10, 12])
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))  # as Windows writes it
-    np.testing.assert_array_equal(read_arff(path).table, found.table)
+    np.testing.assert_array_equal(read_arff(path).table, data.table)
 
 
 HEAD = ("@relation r", "@attribute a numeric", "@attribute b numeric", "@data")
@@ -128,9 +126,7 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
 
 
 def small(root: Path, monkeypatch: pytest.MonkeyPatch, n: int = 40, place: str = "river_flow") -> np.ndarray:
-    """A file with the right columns, out of order, with two rows that lack inputs; its table,
-    inputs first.
-    """
+    """A file with the right columns, out of order, two rows of which lack inputs; its table, inputs first."""
     rng = np.random.default_rng(n)
     table = np.round(rng.gamma(2.0, 10.0, size=(n, 72)), 2)
     table[[3, 17], [63, 8]] = np.nan
@@ -149,22 +145,17 @@ def test_a_file_is_cleaned_as_the_docstring_says(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = small(tmp_path, monkeypatch, place=place)
-    kept = np.delete(table, [3, 17], axis=0)
+    cleaned = np.delete(table, [3, 17], axis=0)
     data = river_flows("rf1", tmp_path, split="chronological", clip=0.1)
-    assert (data.name, data.label, data.embedded, data.rows, data.dropped) == (
-        "rf1",
-        "RF1 (river flow)",
-        False,
-        40,
-        2,
-    )
+    assert (data.name, data.label, data.embedded) == ("rf1", "RF1 (river flow)", False)
+    assert (data.rows, data.dropped) == (40, 2)
     assert (len(data.train), len(data.test)) == (26, 12)  # 38 * .7 = 26.6
-    low, high = np.quantile(kept[:26], [0.1, 0.9], axis=0)
-    clipped = np.minimum(np.maximum(kept, low), high)
+    low, high = np.quantile(cleaned[:26], [0.1, 0.9], axis=0)
+    clipped = np.minimum(np.maximum(cleaned, low), high)
     mean = clipped[:26].mean(0)
     sd = clipped[:26].std(0)
     z = (clipped - mean) / sd
-    for found, wanted in (
+    for actual, wanted in (
         (data.train, z[:26, :64]),
         (data.train_targets, z[:26, 64:]),
         (data.test, z[26:, :64]),
@@ -172,10 +163,10 @@ def test_a_file_is_cleaned_as_the_docstring_says(
         (data.mean, mean),
         (data.scale, sd),
     ):
-        np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12, atol=1e-13)
-        assert found.is_contiguous()
-        assert not found.is_inference()
-    assert data.clipped == int((kept != clipped).sum())
+        np.testing.assert_allclose(actual.numpy(), wanted, rtol=1e-12, atol=1e-13)
+        assert actual.is_contiguous()
+        assert not actual.is_inference()
+    assert data.clipped == int((cleaned != clipped).sum())
     assert river_flows("rf1", tmp_path, split="chronological", clip=0.1) is data
     assert data.digest != river_flows("rf1", tmp_path).digest
 
@@ -254,12 +245,8 @@ def test_wrong_tables_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_missing_file_is_named_with_its_place_and_what_works_without(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         river_flows("rf1", tmp_path)
-    for word in (
-        "data=rf1 needs rf1.arff",
-        str(tmp_path / "river_flow"),
-        "MOBENCH_DATA",
-        "problem.data=generated",
-    ):
+    place = str(tmp_path / "river_flow")
+    for word in ("data=rf1 needs rf1.arff", place, "MOBENCH_DATA", "problem.data=generated"):
         assert word in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -344,10 +331,10 @@ def net(theta: Tensor, hidden: int = 32) -> nn.Sequential:
 
 def by_hand(theta: Tensor, x: Tensor, y: Tensor, hidden: int = 32) -> tuple[Tensor, Tensor]:
     """Losses and rows of one network."""
-    own = net(theta, hidden)
-    losses = ((own(x) - y) ** 2).mean(0)
+    mlp = net(theta, hidden)
+    losses = ((mlp(x) - y) ** 2).mean(0)
     rows = [
-        torch.cat([g.flatten() for g in torch.autograd.grad(f, list(own.parameters()), retain_graph=True)])
+        torch.cat([g.flatten() for g in torch.autograd.grad(f, list(mlp.parameters()), retain_graph=True)])
         for f in losses
     ]
     return losses.detach(), torch.stack(rows)
@@ -411,8 +398,8 @@ def test_columns_are_errors_on_the_test_part() -> None:
     assert list(columns) == [*(f"test_loss_{m}" for m in range(1, 9)), "test_loss_mean", "test_loss_max"]
     for r in range(2):
         f, _ = by_hand(theta[r], p.flows.test, p.flows.test_targets)
-        found = torch.stack([columns[f"test_loss_{m}"][r] for m in range(1, 9)])
-        torch.testing.assert_close(found, f, rtol=1e-13, atol=0)
+        losses = torch.stack([columns[f"test_loss_{m}"][r] for m in range(1, 9)])
+        torch.testing.assert_close(losses, f, rtol=1e-13, atol=0)
         torch.testing.assert_close(columns["test_loss_mean"][r], f.mean())
         torch.testing.assert_close(columns["test_loss_max"][r], f.max())
 
@@ -423,8 +410,8 @@ def test_starts() -> None:
     theta = p.initial(runs)
     assert torch.equal(theta[0], theta[2])
     assert not torch.equal(*RiverFlow(start={"kind": "default", "per_preference": True}).initial(runs)[::2])
-    for found, bound in zip(p.network.split(theta), (64**-0.5, 64**-0.5, 32**-0.5, 32**-0.5), strict=True):
-        assert 0.7 * bound < found.abs().max() <= bound
+    for part, bound in zip(p.network.split(theta), (64**-0.5, 64**-0.5, 32**-0.5, 32**-0.5), strict=True):
+        assert 0.7 * bound < part.abs().max() <= bound
 
 
 def test_caps_in_multiples_of_the_constant_losses() -> None:
@@ -439,18 +426,9 @@ def test_caps_in_multiples_of_the_constant_losses() -> None:
 
 
 def test_smoke_job(mobench: Run) -> None:
-    result = mobench(
-        "problem=river_flow",
-        "scale=smoke",
-        "oracle=epochs",
-        "oracle.batch_size=64",
-        "algorithm=mgda",
-        "steps=60",
-        "algorithm.step_size=0.1",
-        "preferences=1",
-        "seeds=[0,1]",
-        "logger=local",
-    )
+    parts = ("problem=river_flow", "oracle=epochs", "oracle.batch_size=64", "algorithm=mgda")
+    runs = ("steps=60", "algorithm.step_size=0.1", "preferences=1", "seeds=[0,1]")
+    result = mobench(*parts, *runs, "scale=smoke", "logger=local")
     assert result.code == 0, result.err
     meta = json.loads((result.job.path / "meta.json").read_text())
     assert meta["embedded"] is True

@@ -38,7 +38,7 @@ def imported(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def allowed(room: str) -> set[str]:
-    """What the package's docstring says after `May import:`."""
+    """The packages that the docstring lists after `May import:`."""
     doc = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text(encoding="utf-8"))) or ""
     (listed,) = re.findall(r"May import: ([\w, \n]+)\.", doc)
     return set(re.split(r",\s+", listed))
@@ -46,21 +46,21 @@ def allowed(room: str) -> set[str]:
 
 def used(room: str) -> dict[str, str]:
     """Rooms, and modules at the root, that a package imports, each with a place."""
-    found: dict[str, str] = {}
+    places: dict[str, str] = {}
     for path in sorted((PACKAGE / room).rglob("*.py")):
         for module, line in imported(path):
             top = module.split(".")[1] if "." in module else ""
             if top in {*ROOMS, *MODULES} - {room}:
-                found.setdefault(top, f"{path.relative_to(REPOSITORY)}:{line}")
-    return found
+                places.setdefault(top, f"{path.relative_to(REPOSITORY)}:{line}")
+    return places
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_package_imports_what_it_says(room: str) -> None:
     """No more and no less: an arrow that is gone leaves the docstring, too."""
-    found = used(room)
-    assert {top: place for top, place in found.items() if top not in allowed(room)} == {}
-    assert sorted(allowed(room) - found.keys()) == []
+    places = used(room)
+    assert {top: place for top, place in places.items() if top not in allowed(room)} == {}
+    assert sorted(allowed(room) - places.keys()) == []
 
 
 def test_no_circle_between_packages() -> None:
@@ -94,11 +94,11 @@ def test_summaries_are_sentences_or_names() -> None:
     """A docstring says what a thing does ("Returns ...") or is ("The rows of ...")."""
     riddles = ("What", "Whether", "Of", "Those", "How", "Which", "Where", "Who")
     kinds = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    found = [
+    riddling = [
         f"{path}: {text.splitlines()[0]}"
         for folder in (PACKAGE, REPOSITORY / "experiments")
         for path in folder.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, kinds) and (text := ast.get_docstring(node)) and text.split()[0] in riddles
     ]
-    assert not found
+    assert not riddling

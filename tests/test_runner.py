@@ -43,7 +43,7 @@ When = Callable[[dict[str, Any], dict[str, Any]], bool]
 
 
 class Killed(BaseException):
-    """What no handler expects: the process is gone."""
+    """An exception that no handler expects: the process is gone."""
 
 
 def first_pass(rules: dict[str, Any], state: dict[str, Any]) -> bool:
@@ -157,7 +157,7 @@ def recorded(rows: pd.DataFrame, name: str, kind: torch.dtype) -> torch.Tensor:
 
 @pytest.mark.parametrize("kind", [torch.float64, torch.float32])
 def test_columns_that_follow_from_values_are_those_of_every_step(mobench: Run, kind: torch.dtype) -> None:
-    """Whether they are computed at each step or for all of them: in the type of the values, bit for bit."""
+    """Columns of each step and of all steps at once agree bit for bit, in the type of the values."""
     job = ("algorithm=mgda", "preferences=3", "steps=9", f"dtype={kind}".replace("torch.", ""))
     done = mobench(*job, "logger=local").job
     rows = done.history()
@@ -198,7 +198,7 @@ def test_killed_while_a_checkpoint_is_written(
     same_rows(done.job, mobench("algorithm=omd_tch", *BASE, root=tmp_path / "undisturbed").job)
 
 
-# asked to stop
+# stopped by signals
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
@@ -370,18 +370,10 @@ def test_a_job_with_failed_solves_is_complete_and_never_silent(mobench: Run, plu
 
 
 def test_an_artifact_says_each_time_which_of_its_runs_have_no_answer(mobench: Run) -> None:
-    """FERERO's hard starts with exact multipliers: drawn from the runs that finished, and exit code 1,
-    also when left as it is.
-    """
-    arguments = (
-        "+experiment=ferero/fig4",
-        "algorithm.subproblem=exact",
-        "steps=20",
-        "seeds=[0]",
-        "logger=local",
-    )
+    """FERERO's hard starts with exact multipliers: drawn from the finished runs, with exit code 1."""
+    settings = ("algorithm.subproblem=exact", "steps=20", "seeds=[0]")
     for unchanged in (False, True):
-        result = mobench(*arguments)
+        result = mobench("+experiment=ferero/fig4", *settings, "logger=local")
         assert result.code == 1
         assert "ferero/fig4 f: 2 of 4 runs ended with a failed subproblem solve" in result.err
         assert "2 of these subproblems were proved to have no solution" in result.err
@@ -405,17 +397,9 @@ def test_error_in_a_method_is_its_jobs_failure(mobench: Run, plug_in: str) -> No
 
 @pytest.mark.parametrize("algorithm", ["ls", "mgda", "epo", "pmtl", "omd_tch"])
 def test_nan_objective_is_that_rows_end(mobench: Run, plug_in: str, algorithm: str) -> None:
-    """A row that is not finite is `diverged`, a final answer:
-    the job is done (exit code 0) and neighbours agree.
-    """
-    arguments = (
-        plug_in,
-        "problem=hole",
-        f"algorithm={algorithm}",
-        "preferences=3",
-        "logger=local",
-        "algorithm.step_size=0.15",
-    )
+    """A row that is not finite is `diverged`, a final answer: the job is done and neighbours agree."""
+    method = (f"algorithm={algorithm}", "algorithm.step_size=0.15")
+    arguments = (plug_in, "problem=hole", *method, "preferences=3", "logger=local")
     result = mobench(*arguments, "problem.edge=0.28")
     assert result.code == 0, result.err
     rows = result.rows
@@ -440,25 +424,14 @@ def test_nan_objective_is_that_rows_end(mobench: Run, plug_in: str, algorithm: s
 
 
 def test_job_folder(mobench: Run) -> None:
-    result = mobench(
-        "algorithm=omd_tch",
-        "algorithm.outputs=[last,mean]",
-        *BASE[:2],
-        "steps=12",
-        "record.every=5",
-        "logger=local",
-    )
-    folder = result.job
+    method = ("algorithm=omd_tch", "algorithm.outputs=[last,mean]")
+    folder = mobench(*method, *BASE[:2], "steps=12", "record.every=5", "logger=local").job
     assert re.fullmatch(r"vlmop2-omdtch-[0-9a-f]{10}", folder.key)
-    names = {p.name for p in folder.path.iterdir()}
-    assert names == {
-        "config.yaml",
-        "status.json",
+    names = {".lock", "config.yaml", "status.json", "meta.json"}
+    assert {p.name for p in folder.path.iterdir()} == names | {
         "final.csv",
         "solutions.npz",
         "history.parquet",
-        "meta.json",
-        ".lock",
     }
     head = ["run", "seed", "output", "preference_1", "preference_2", "ray_1", "ray_2", "f_1", "f_2"]
     final = folder.final()
@@ -497,13 +470,13 @@ def test_objectives_are_training_also_where_the_record_asks_for_them_first(
 ) -> None:
     values = VLMOP2.values
 
-    def slow(self: VLMOP2, *given: Any) -> torch.Tensor:
+    def slow(self: VLMOP2, *arguments: Any) -> torch.Tensor:
         time.sleep(0.1)
-        return values(self, *given)
+        return values(self, *arguments)
 
     monkeypatch.setattr(VLMOP2, "values", slow)
-    # then values are computed when they are asked for
-    monkeypatch.setattr(VLMOP2, "linearize", lambda *given: None)
+    # then values are computed when they are requested
+    monkeypatch.setattr(VLMOP2, "linearize", lambda *arguments: None)
     result = mobench("problem=vlmop2", "algorithm=ls", "steps=10", "record.every=1", "logger=local")
     meta = json.loads((result.job.path / "meta.json").read_text())
     assert meta["seconds_train"] >= 10 * 0.1
@@ -517,13 +490,13 @@ def test_objectives_are_training_also_where_the_record_asks_for_them_first(
 def test_provenance_does_not_lock_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that is killed while git refreshes the index would leave a lock that refuses later commits."""
     provenance.code()  # cached for all other tests, from the real repository
-    asked: list[list[str]] = []
+    commands: list[list[str]] = []
 
     def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        asked.append(command)
+        commands.append(command)
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr("mobench.system.provenance.subprocess.run", run)
     provenance.describe()
-    assert any("describe" in command for command in asked)
-    assert all(command[:2] == ["git", "--no-optional-locks"] for command in asked)
+    assert any("describe" in command for command in commands)
+    assert all(command[:2] == ["git", "--no-optional-locks"] for command in commands)

@@ -41,9 +41,9 @@ def test_pickles_build_arrays_alone(tmp_path: Path, protocol: int) -> None:
         path.write_bytes(pickle.dumps(content, protocol=protocol))
         md5 = hashlib.md5(path.read_bytes()).hexdigest()
         if k == 0:
-            found = images.unpickled(path, md5, "")
-            assert found["data"].tolist() == [0, 1, 2, 3, 4, 5]
-            assert found["labels"] == [1, 2]
+            contents = images.unpickled(path, md5, "")
+            assert contents["data"].tolist() == [0, 1, 2, 3, 4, 5]
+            assert contents["labels"] == [1, 2]
         else:
             with pytest.raises(DataError, match="which is not an array"):
                 images.unpickled(path, md5, "")
@@ -59,16 +59,16 @@ def test_a_pickle_of_python_2_is_read(tmp_path: Path) -> None:
     state = b"(I3\nS'|'\nNNNI-1\nI-1\nI0\ntbI00\nS'\\x01\\x02\\xff'\ntb"
     path = tmp_path / "data_batch_1"
     path.write_bytes(b"(dS'data'\n" + array + state + b"sS'labels'\n(lI5\nas.")
-    found = images.unpickled(path, hashlib.md5(path.read_bytes()).hexdigest(), "")
-    assert found["data"].tolist() == [1, 2, 255]
-    assert found["labels"] == [5]
+    contents = images.unpickled(path, hashlib.md5(path.read_bytes()).hexdigest(), "")
+    assert contents["data"].tolist() == [1, 2, 255]
+    assert contents["labels"] == [5]
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
 def test_a_file_exchanged_after_its_checksum_is_not_unpickled(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who can write into the data folder must not win a race against the check."""
+    """A writer in the data folder must not win a race against the check."""
     from torchvision import datasets
 
     class Trap:
@@ -89,8 +89,8 @@ def test_a_file_exchanged_after_its_checksum_is_not_unpickled(
     class Exchanging:
         """hashlib.md5, whose result comes when the file has just been exchanged."""
 
-        def __init__(self, *given: Any, **options: Any) -> None:
-            self.sum = right(*given, **options)
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            self.sum = right(*arguments, **options)
 
         def update(self, part: bytes) -> None:
             self.sum.update(part)

@@ -1,6 +1,4 @@
-"""Speech: features, network, losses and their gradients, decoding, loaders of official folders,
-constraints by Algorithm 3.
-"""
+"""Speech: features, network, losses and gradients, decoding, official folders, Algorithm 3."""
 
 from __future__ import annotations
 
@@ -126,8 +124,8 @@ def test_a_clip_does_not_know_its_batch(past: bool) -> None:
     out, lengths = encoded(net, w, x, frames, past)
     for r, b in itertools.product(range(3), range(2)):
         n = int(frames[r, b])
-        own = {k: v[r : r + 1] for k, v in w.items()}
-        alone, m = encoded(net, own, x[r : r + 1, b : b + 1, :n], frames[r : r + 1, b : b + 1], past)
+        weights = {k: v[r : r + 1] for k, v in w.items()}
+        alone, m = encoded(net, weights, x[r : r + 1, b : b + 1, :n], frames[r : r + 1, b : b + 1], past)
         assert int(m) == int(lengths[r, b]) == net.length(n)
         torch.testing.assert_close(out[r, b, : int(m)], alone[0, 0], atol=1e-10, rtol=0)
 
@@ -161,7 +159,7 @@ def ctc(log: np.ndarray, target: list[int]) -> float:
 
 
 def test_ctc_is_the_sum_over_all_paths() -> None:
-    """Of the problem's own call: losses of short clips by enumeration."""
+    """The problem's own losses of short clips equal those by enumeration."""
     p = problem(objectives=["zh", "en"])
     x = p.initial(runs(0, 1, M=2))
     clips = p.clips("en", torch.tensor([[0, 1], [2, 3]]), "train", x)
@@ -169,21 +167,21 @@ def test_ctc_is_the_sum_over_all_paths() -> None:
     clips = clips._replace(mel=clips.mel[:, :, :keep], frames=clips.frames.clamp_max(keep))
     targets = torch.tensor([2, 3, 2, 2, 3])
     clips = clips._replace(targets=targets, sizes=torch.tensor([[1, 1], [2, 1]]))
-    found = p.scored(x, {"en": clips}, ["en"])
-    loss = found.losses["en"]
-    heard = found.heard
+    scores = p.scored(x, {"en": clips}, ["en"])
+    loss = scores.losses["en"]
+    heard = scores.heard
     log = torch.log_softmax(heard["en"][0][..., :4], dim=-1).numpy()  # four units: 4^7 paths
     parts = iter(targets.split([1, 1, 2, 1]))
     for r, b in itertools.product(range(2), range(2)):
         target = next(parts).tolist()
-        own = torch.nn.functional.ctc_loss(
+        expected = torch.nn.functional.ctc_loss(
             torch.from_numpy(log[r, b]).unsqueeze(1),
             torch.tensor([target]),
             (7,),
             (len(target),),
             reduction="sum",
         )
-        assert ctc(log[r, b], target) == pytest.approx(float(own), abs=1e-9)
+        assert ctc(log[r, b], target) == pytest.approx(float(expected), abs=1e-9)
         whole = torch.nn.functional.ctc_loss(
             heard["en"][0][r, b].unsqueeze(1), torch.tensor([target]), (7,), (len(target),), reduction="sum"
         )
@@ -243,9 +241,7 @@ def test_gradients_against_finite_differences() -> None:
 
 
 def test_heads_take_smaller_steps() -> None:
-    """One step of descent moves the network's heads head_rate times as far as without the rate,
-    all else alike.
-    """
+    """One step of descent moves the network's heads head_rate times as far as without the rate."""
     ends = []
     for rate in (1.0, 0.25):
         p = problem(head_rate=rate, masks=0)
@@ -308,9 +304,7 @@ def test_prefix_beam_is_exact_with_all_prefixes() -> None:
 
 
 def test_decoding_is_a_choice() -> None:
-    """Two frames, blank .4 and a unit .35 each: the path of blanks is the likeliest,
-    the unit the likelier text.
-    """
+    """Two frames, blank .4, a unit .35 each: blanks are the likeliest path, the unit the likelier text."""
     frame = torch.tensor([0.4, 0.0, 0.35, 0.25]).clamp_min(1e-9).log()
     # frames behind the end do not count
     log = frame.expand(1, 1, 4, 4)
@@ -403,13 +397,8 @@ def broken(root: Path, what: str) -> list[str]:
     aishell = root / "data_aishell"
     if what == "no folder":
         (root / "LibriSpeech").rename(root / "other")
-        return [
-            "LibriSpeech/train-clean-100",
-            "could not be found",
-            "data_root",
-            "openslr.org/12",
-            "embedded",
-        ]
+        words = ["LibriSpeech/train-clean-100", "could not be found", "data_root", "openslr.org/12"]
+        return [*words, "embedded"]
     if what == "no transcripts":
         (libri / "1/10/1-10.trans.txt").unlink()
         return ["1-10.trans.txt is missing", "2 recordings"]
@@ -435,15 +424,9 @@ def broken(root: Path, what: str) -> list[str]:
 
 
 WAYS = [
-    "no folder",
-    "no transcripts",
-    "unlisted",
-    "lost",
-    "empty text",
-    "no aishell",
-    "packed",
+    "no folder", "no transcripts", "unlisted", "lost", "empty text", "no aishell", "packed",
     "too many unlisted",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("what", WAYS)
@@ -512,12 +495,8 @@ def test_the_small_set(tmp_path: Path) -> None:
 def test_the_real_small_set(data_folder: Path) -> None:
     p = BilingualSpeech(data="small", data_root=str(data_folder), model="laptop")
     facts = p.facts()
-    assert [facts[f"{split}_{k}"] for k in corpora.LANGUAGES for split in ("train", "test")] == [
-        161,
-        40,
-        300,
-        300,
-    ]
+    counts = [facts[f"{split}_{k}"] for k in corpora.LANGUAGES for split in ("train", "test")]
+    assert counts == [161, 40, 300, 300]
     for language in corpora.LANGUAGES:
         for split in ("train", "test"):
             for i in range(facts[f"{split}_{language}"]):
@@ -527,10 +506,10 @@ def test_the_real_small_set(data_folder: Path) -> None:
 
 def test_generated_is_the_same_everywhere() -> None:
     corpora.speech("generated", "", 5, 5)
-    found, audio = corpora.generated()
-    assert [len(found[k][s]) for k in corpora.LANGUAGES for s in ("train", "test")] == [96, 32, 96, 32]
-    assert {u.text for u in found["zh"]["train"]} >= {"一", "二"}
-    assert all(len(audio[k]) == found[k]["test"][-1].stop for k in corpora.LANGUAGES)
+    utterances, audio = corpora.generated()
+    assert [len(utterances[k][s]) for k in corpora.LANGUAGES for s in ("train", "test")] == [96, 32, 96, 32]
+    assert {u.text for u in utterances["zh"]["train"]} >= {"一", "二"}
+    assert all(len(audio[k]) == utterances[k]["test"][-1].stop for k in corpora.LANGUAGES)
     assert corpora.speech("generated", "").label.endswith("(no speech)")
 
 
@@ -605,9 +584,9 @@ def test_who_needs_a_start_that_is_being_trained_waits(cache: Path, monkeypatch:
     p = problem(start={"kind": "ls", "steps": 2, "step_size": 0.02, "batch_size": 2})
     p.initial(runs(1))  # what is made once per process is made
     with ThreadPoolExecutor(3) as pool:
-        found = list(pool.map(lambda _: p.initial(runs(0)), range(3)))
+        starts = list(pool.map(lambda _: p.initial(runs(0)), range(3)))
     assert len(trained) == 2
-    assert all(torch.equal(x, found[0]) for x in found)
+    assert all(torch.equal(x, starts[0]) for x in starts)
 
 
 def test_a_start_from_a_file(tmp_path: Path) -> None:
@@ -624,6 +603,9 @@ def test_a_start_from_a_file(tmp_path: Path) -> None:
 # constraints
 
 
+LINE: dict[str, Any] = {"line": "matrix", "equality_matrix": [[0.0, 1.0, -1.0]], "equality_offset": [-0.5]}
+
+
 def test_the_surrogate_ends_on_both_constraints() -> None:
     p = SpeechSurrogate()
     x0 = p.initial(runs(0))
@@ -637,13 +619,7 @@ def test_the_surrogate_ends_on_both_constraints() -> None:
     f0 = p.values(x0)[0]
     assert float(f0[0]) > 1.3
     assert abs(float(f0[1] - f0[2]) - 0.5) > 0.1
-    method = FERERO(
-        upper=(1.2, None, None),
-        line="matrix",
-        equality_matrix=[[0.0, 1.0, -1.0]],
-        equality_offset=[-0.5],
-        step_size=0.05,
-    )
+    method = FERERO(upper=(1.2, None, None), **LINE, step_size=0.05)
     oracle = Exact(p, runs(0))
     state = loop.advance(oracle, method, {}, loop.start(oracle, method, {}, x0, runs(0), 400), 400)
     f = p.values(state["theta"])[0]
@@ -653,20 +629,11 @@ def test_the_surrogate_ends_on_both_constraints() -> None:
 
 
 def test_the_single_loop_ends_there_too() -> None:
-    """Algorithm 2 with an inequality (our extension) and an equality, from the same start;
-    without the bound it ends above it.
-    """
+    """Algorithm 2 with an inequality (our extension) and an equality; without the bound it ends above it."""
     p = SpeechSurrogate()
     ends = []
     for upper in ((1.2, None, None), None):
-        method = FEREROSA(
-            upper=upper,
-            line="matrix",
-            equality_matrix=[[0.0, 1.0, -1.0]],
-            equality_offset=[-0.5],
-            step_size=0.02,
-            gamma=0.05,
-        )
+        method = FEREROSA(upper=upper, **LINE, step_size=0.02, gamma=0.05)
         oracle = Exact(p, runs(0))
         state = loop.start(oracle, method, {}, p.initial(runs(0)), runs(0), 3000)
         ends.append(p.values(loop.advance(oracle, method, {}, state, 3000)["theta"])[0])

@@ -204,9 +204,7 @@ CUTS = {
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("old", [False, True])
 def test_truncated_rows_are_not_finished(mobench: Run, cut: str, old: bool) -> None:
-    """Said, and the job is run again, as one whose rows are gone;
-    also in a folder whose meta.json has no number of rows.
-    """
+    """The job is run again, as one whose rows are gone; also where meta.json has no number of rows."""
     command = (*LS, "seeds=[0,1,2]", "progress=false")
     job = mobench(*command).job
     path = job.path / "final.csv"
@@ -253,18 +251,11 @@ def rows_changed(change: Callable[[list[str]], list[str]]) -> Callable[[Path, Pa
     return swap
 
 
-def replaced(name: str) -> Callable[[Path, Path], None]:
-    """Puts the other job's file into the place of this one's."""
-
-    def swap(mine: Path, other: Path) -> None:
-        shutil.copy(other / name, mine / name)
-
-    return swap
-
-
-def all_replaced(mine: Path, other: Path) -> None:
-    shutil.rmtree(mine)
-    shutil.copytree(other, mine)
+def replaced(name: str) -> Callable[[Path, Path], Any]:
+    """Puts the other job's file into the place of this one's, or all of its files."""
+    if name:
+        return lambda mine, other: shutil.copy(other / name, mine / name)
+    return lambda mine, other: (shutil.rmtree(mine), shutil.copytree(other, mine))
 
 
 def meta_changed(name: str, value: object) -> Callable[[Path, Path], None]:
@@ -275,7 +266,7 @@ def meta_changed(name: str, value: object) -> Callable[[Path, Path], None]:
     return swap
 
 
-FOREIGN: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
+FOREIGN: dict[str, tuple[str, Callable[[Path, Path], Any]]] = {
     "rows of another job": ("final.csv", replaced("final.csv")),
     "a row twice": ("final.csv", rows_changed(lambda x: [x[0], x[1], x[1], *x[3:]])),
     "a column renamed": ("final.csv", rows_changed(lambda x: [x[0].replace("f_1", "h_1"), *x[1:]])),
@@ -283,7 +274,7 @@ FOREIGN: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
     "a number changed": ("final.csv", rows_changed(lambda x: [*x[:-1], x[-1].replace("5", "6")])),
     "facts of another job": ("meta.json", replaced("meta.json")),
     "facts without an identity": ("meta.json", meta_changed("identity", None)),
-    "everything of another job": ("meta.json", all_replaced),
+    "everything of another job": ("meta.json", replaced("")),
     "history of another job": ("history.parquet", replaced("history.parquet")),
     "solutions of another job": ("solutions.npz", replaced("solutions.npz")),
     "settings of another job": ("config.yaml", replaced("config.yaml")),
@@ -293,13 +284,8 @@ RUN_AGAIN = [
     "facts of another job",
     "everything of another job",
 ]
-READERS = {
-    "final.csv": "final",
-    "meta.json": "meta",
-    "history.parquet": "history",
-    "solutions.npz": "solutions",
-    "config.yaml": "config",
-}
+READERS = {"final.csv": "final", "meta.json": "meta", "history.parquet": "history", "config.yaml": "config"}
+READERS["solutions.npz"] = "solutions"
 COMMAND = ("algorithm=ls", "preferences=2", "steps=5", "record.every=1", "progress=false", "logger=local")
 
 
@@ -307,21 +293,17 @@ COMMAND = ("algorithm=ls", "preferences=2", "steps=5", "record.every=1", "progre
 def two_jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Folders of the same problem and method, with other seeds."""
     root = tmp_path_factory.mktemp("two")
-    found = []
+    folders = []
     for seeds in ("seeds=[0,1]", "seeds=[5,6]"):
         with pytest.MonkeyPatch.context() as patch:
             assert in_process(root / seeds, (*COMMAND, seeds), patch) == 0
-        found += list((root / seeds / "runs").iterdir())
-    return found[0], found[1]
+        folders += list((root / seeds / "runs").iterdir())
+    return folders[0], folders[1]
 
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_a_file_of_another_job_is_named_by_every_reader(
-    mobench: Run,
-    two_jobs: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
+    mobench: Run, two_jobs: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     file, swap = FOREIGN[name]
     mine, other = two_jobs
@@ -357,7 +339,7 @@ def test_a_file_of_another_job_is_named_by_every_reader(
 
 
 def test_folders_of_older_versions_have_no_digests(two_jobs: tuple[Path, Path], tmp_path: Path) -> None:
-    """Of their files all that is known is the identity, which is that of the folder's name."""
+    """Their files are known by the identity alone, which is that of the folder's name."""
     mine, other = two_jobs
     folder = JobFolder(tmp_path / mine.name)
     shutil.copytree(mine, folder.path)

@@ -38,8 +38,8 @@ def test_pseudo_weights_of_a_straight_front() -> None:
     """On f_1 + f_2 = 1 the pseudo-weights are (1 - f_1, f_1), in any units."""
     x = np.linspace(0, 1, N)
     for w in (0.1, 0.35, 0.5, 0.9):
-        found = ends(mobench.choose(front(5 + 3 * x, 100 * (1 - x)), weights=[2 * w, 2 - 2 * w]))
-        assert found == pytest.approx((5 + 3 * (1 - w), 100 * w), abs=0.3)
+        chosen = ends(mobench.choose(front(5 + 3 * x, 100 * (1 - x)), weights=[2 * w, 2 - 2 * w]))
+        assert chosen == pytest.approx((5 + 3 * (1 - w), 100 * w), abs=0.3)
 
 
 def test_the_compromise_has_equal_weighted_distances() -> None:
@@ -188,10 +188,10 @@ def test_jobs_are_deleted_after_a_yes(
     assert status.main(words) == 2
     assert "no terminal to ask; add --yes" in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    for answer, kept in (("", 5), ("n", 5), ("y", 4)):
+    for answer, count in (("", 5), ("n", 5), ("y", 4)):
         monkeypatch.setattr("builtins.input", lambda question, said=answer: said)
         assert status.main(words) == 0
-        assert left() == kept
+        assert left() == count
     out = capsys.readouterr().out
     assert re.search(r"done +zdt2-ls-", out)
     assert re.search(r"1 job, 0\.\d MB in ", out)
@@ -214,24 +214,17 @@ def test_a_table_has_means_with_intervals_and_counts_lost_runs() -> None:
     """Student's t with two degrees of freedom: 4.303; the mean of a seed is that of its preferences."""
     values = {"good": [[1.0, 3.0], [3.0, 5.0], [5.0, 7.0]], "bad": [[1.0, 1.0], [1.0, np.inf], [1.0, 1.0]]}
     rows = pd.DataFrame(
-        {
-            "algorithm": name,
-            "seed": s,
-            "preference_1": p,
-            "f_1": v,
-            "f_2": 1.0,
-            "algorithm.x": s,
-            "status": "done" if np.isfinite(v) else "diverged",
-        }
+        {"algorithm": name, "seed": s, "preference_1": p, "f_1": v, "f_2": 1.0, "algorithm.x": s}
+        | {"status": "done" if np.isfinite(v) else "diverged"}
         for name, seeds in values.items()
         for s, pair in enumerate(seeds)
         for p, v in enumerate(pair)
     )
-    found = mobench.table(rows, by="algorithm", columns="f_1")
-    good = found.frame.set_index("algorithm").loc["good"]
+    table = mobench.table(rows, by="algorithm", columns="f_1")
+    good = table.frame.set_index("algorithm").loc["good"]
     half = 4.302652729911275 * 2.0 / np.sqrt(3)
     assert (good["f_1"], good["f_1 low"], good["f_1 high"]) == pytest.approx((4.0, 4 - half, 4 + half))
-    text = found.markdown()
+    text = table.markdown()
     assert "| good | 6 of 6 | 4.0 ± 5.0 |" in text
     assert "| bad | 5 of 6 | 1.00 |" in text
     assert "**" not in text  # one group is left, which has nothing to be compared with
@@ -248,16 +241,16 @@ def test_a_table_has_means_with_intervals_and_counts_lost_runs() -> None:
 
 
 def test_a_table_has_hypervolumes_of_seeds() -> None:
-    """Of the box below (1, 1), 3/4 with the points of one seed and 1/4 with those of the other."""
+    """The points of one seed have 3/4 of the box below (1, 1), and those of the other 1/4."""
     ends = {0: [(0.5, 0.0), (0.0, 0.5)], 1: [(0.5, 0.5), (2.0, 0.0)]}  # 0.75 and 0.25
     rows = pd.DataFrame(
         {"algorithm": "a", "seed": s, "preference_1": p, "f_1": f, "f_2": g, "status": "done"}
         for s, pair in ends.items()
         for p, (f, g) in enumerate(pair)
     )
-    found = mobench.table(rows, reference=[1.0, 1.0])
-    assert found.frame["hypervolume"].item() == pytest.approx(0.5)
-    assert "| 2.0 ± 0" not in found.markdown()
+    table = mobench.table(rows, reference=[1.0, 1.0])
+    assert table.frame["hypervolume"].item() == pytest.approx(0.5)
+    assert "| 2.0 ± 0" not in table.markdown()
     lost = rows.assign(status=["diverged", "done", "done", "done"])
     assert mobench.table(lost, reference=[1.0, 1.0]).frame["hypervolume"].item() == pytest.approx(0.375)
     two = pd.concat([rows, lost.assign(algorithm="b", f_1=0.9, status="done")])
@@ -274,10 +267,10 @@ def test_a_table_says_which_hypervolumes_are_estimates(monkeypatch: pytest.Monke
     assert "estimates" not in exact.markdown()
     monkeypatch.setattr(import_module("mobench.metrics.hypervolume"), "SECONDS", 1e-6)
     drawn = mobench.table(rows, reference=[1.1] * 6)
-    found = re.search(r"2 hypervolumes are estimates, each within (\S+) \(99 %\)", drawn.markdown())
-    assert found is not None
+    match = re.search(r"2 hypervolumes are estimates, each within (\S+) \(99 %\)", drawn.markdown())
+    assert match is not None
     off = drawn.frame["hypervolume"].item() - exact.frame["hypervolume"].item()
-    assert 0 < abs(off) < float(found[1]) < 0.05
+    assert 0 < abs(off) < float(match[1]) < 0.05
 
 
 def test_pictures_keep_the_look_and_the_backend_of_a_notebook(outputs: Path, tmp_path: Path) -> None:

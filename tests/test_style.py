@@ -48,24 +48,24 @@ def texts(fig: Any) -> Iterator[Any]:
 
 def defects(fig: Any) -> list[str]:
     """Returns what a figure editor would send back: width, small letters, no legend, texts on one another."""
-    found = []
+    messages = []
     fig.draw_without_rendering()  # legends place their texts then
     box = fig.get_tightbbox()
     if box.width + 2 * plt.rcParams["savefig.pad_inches"] > style.WIDTH + 0.02:
-        found.append(f"{box.width:.2f} in wide, at most {style.WIDTH:g}")
-    shown = list(texts(fig))
-    small = Counter(t.get_fontsize() for t in shown if t.get_fontsize() < style.SMALLEST - 1e-6)
-    found += [f"{n} texts of {size:g} pt, at least {style.SMALLEST:g}" for size, n in small.items()]
+        messages.append(f"{box.width:.2f} in wide, at most {style.WIDTH:g}")
+    visible = list(texts(fig))
+    small = Counter(t.get_fontsize() for t in visible if t.get_fontsize() < style.SMALLEST - 1e-6)
+    messages += [f"{n} texts of {size:g} pt, at least {style.SMALLEST:g}" for size, n in small.items()]
     if not (fig.legends or any(ax.get_legend() for ax in fig.axes)):
-        found += [f"panel {i}: no legend" for i, ax in enumerate(fig.axes) if _needs_legend(ax)]
-    boxes = [(t, t.get_window_extent()) for t in shown if t.get_rotation() % 90 == 0]
+        messages += [f"panel {i}: no legend" for i, ax in enumerate(fig.axes) if _needs_legend(ax)]
+    boxes = [(t, t.get_window_extent()) for t in visible if t.get_rotation() % 90 == 0]
     for (one, a), (other, b) in combinations(boxes, 2):
         across = min(a.x1, b.x1) - max(a.x0, b.x0)
         along = min(a.y1, b.y1) - max(a.y0, b.y0)
         pixel = fig.dpi / 72.0
         if across > 0.75 * pixel and along > 2.0 * pixel:
-            found.append(f"{one.get_text()!r} overlaps {other.get_text()!r}")
-    return found
+            messages.append(f"{one.get_text()!r} overlaps {other.get_text()!r}")
+    return messages
 
 
 def _needs_legend(ax: Any) -> bool:
@@ -77,17 +77,17 @@ def _needs_legend(ax: Any) -> bool:
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The defects of each figure that is taken."""
-    found: list[list[str]] = []
+    messages: list[list[str]] = []
     finish = style.finish
 
     def spied(figure: Any, badge: str = "") -> Any:
         box = finish(figure, badge)
-        found.append(defects(figure))
+        messages.append(defects(figure))
         assert box.width <= style.WIDTH + 0.02
         return box
 
     monkeypatch.setattr(style, "finish", spied)
-    return found
+    return messages
 
 
 @pytest.mark.parametrize("id", WITHOUT_JOBS)
@@ -134,10 +134,10 @@ def fits(text: str) -> None:
         assert not any(row.lstrip().startswith("[") for row in rows)
 
 
-def stacked(found: re.Match[str]) -> str:
+def stacked(match: re.Match[str]) -> str:
     """Returns the longest line of a header of several lines."""
     return max(
-        re.split(r"\\\\ ", found[0][len(r"\begin{tabular}[b]{@{}l@{}}") : -len(r"\end{tabular}")]), key=len
+        re.split(r"\\\\ ", match[0][len(r"\begin{tabular}[b]{@{}l@{}}") : -len(r"\end{tabular}")]), key=len
     )
 
 
@@ -233,12 +233,12 @@ BADGES: list[tuple[dict[str, str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("names", "told"), BADGES)
-def test_a_badge_names_data_and_scale(names: dict[str, str], told: str) -> None:
+@pytest.mark.parametrize(("names", "text"), BADGES)
+def test_a_badge_names_data_and_scale(names: dict[str, str], text: str) -> None:
     jobs: Any = {name: SimpleNamespace(data=label, precision="fp32") for name, label in names.items()}
     a = Artifact("x/y", "t", "laptop", jobs)
     a.data_names = names
-    assert a.badge == (f"{told} Laptop scale." if told else "")
+    assert a.badge == (f"{text} Laptop scale." if text else "")
     assert Artifact("x/y", "t", "smoke", {}).badge.startswith("Smoke scale")
 
 

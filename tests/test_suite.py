@@ -1,6 +1,4 @@
-"""The tests themselves: what they need of a machine is marked,
-and nothing else of it decides which of them run.
-"""
+"""The needs of a test are marked, and nothing else of a machine decides which tests run."""
 
 from __future__ import annotations
 

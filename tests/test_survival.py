@@ -1,6 +1,4 @@
-"""Runs that survive: signals, workers that die under every launcher, GPU slots, shares of cores,
-`mobench status`.
-"""
+"""Runs that survive signals and dying workers under every launcher; GPU slots, cores, `mobench status`."""
 
 from __future__ import annotations
 
@@ -87,7 +85,7 @@ def test_usr_saves_and_goes_on(mobench: Run, monkeypatch: pytest.MonkeyPatch, nu
 def test_foreign_handler_decides_after_the_checkpoint(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int
 ) -> None:
-    """What submitit does: USR2 ends the process after it is back in the queue, TERM is passed over."""
+    """USR2 ends the process after it is back in the queue, TERM is passed over, as submitit does it."""
     seen = []
 
     def requeue(got: int, frame: FrameType | None) -> None:
@@ -131,9 +129,7 @@ def test_a_job_that_has_ended_is_not_put_back(monkeypatch: pytest.MonkeyPatch, t
 def test_rerun_goes_on_when_it_is_put_back(
     monkeypatch: pytest.MonkeyPatch, resumed_at: list[tuple[int, bool]], tmp_path: Path
 ) -> None:
-    """rerun=true is about rows from before the sweep,
-    not about what a requeued or relaunched worker finds of its own.
-    """
+    """rerun=true is about rows from before the sweep, not about those of a relaunched worker."""
     config = composed("algorithm=omd_tch", *QUICK, "rerun=true")
     first = runner.run_job(config, tmp_path)
     old = (first.folder / "final.csv").read_bytes()
@@ -175,47 +171,34 @@ class Custom:
     """An object of a class, which no checkpoint may hold."""
 
 
-def put(value: Any, *path: Any) -> Change:
-    """Sets one value of a checkpoint; a function is called with the one that is there."""
+def put(value: Any, *path: str) -> Change:
+    """Sets one value of a checkpoint, or removes it where it is None."""
 
     def change(saved: dict[str, Any]) -> dict[str, Any]:
         node = saved
         for name in path[:-1]:
             node = node[name]
-        node[path[-1]] = value(node[path[-1]]) if callable(value) else value
+        node[path[-1]] = value
+        if value is None:
+            del node[path[-1]]
         return saved
 
     return change
 
 
-def without(*path: str) -> Change:
-    """Removes the last name of a path."""
-
-    def change(saved: dict[str, Any]) -> dict[str, Any]:
-        node = saved
-        for name in path[:-1]:
-            node = node[name]
-        del node[path[-1]]
-        return saved
-
-    return change
-
-
-def of_older_versions(saved: dict[str, Any]) -> dict[str, Any]:
-    for name in ("format", "key", "form", "processes"):
-        del saved[name]
-    return saved
-
-
+NEW = ("format", "key", "form", "processes")  # what checkpoints of older versions have not
 UNFIT: dict[str, tuple[Change, str]] = {
     "a list": (lambda saved: [saved], "holds list"),
     "an object": (lambda saved: saved | {"seconds": Custom()}, "something else than tensors"),
-    "of older versions": (of_older_versions, "format none; this one has 3"),
+    "of older versions": (
+        lambda saved: {k: saved[k] for k in saved.keys() - NEW},
+        "format none; this one has 3",
+    ),
     "of a newer version": (put(4, "format"), "format 4; this one has 3"),
     "a format in words": (put("3", "format"), "another version"),
-    "no key": (without("key"), "belongs to NoneType"),
+    "no key": (put(None, "key"), "belongs to NoneType"),
     "key of another job": (put("zdt1-ls-0123456789", "key"), "belongs to zdt1-ls-0123456789"),
-    "no state": (without("state"), "differs in state"),
+    "no state": (put(None, "state"), "differs in state"),
     "a key too many": (put(1, "gamma"), "differs in gamma"),
     "theta in float32": (put("float32 of shape (4, 20)", "form", "theta"), "theta is float32"),
     "theta of more runs": (
@@ -223,7 +206,7 @@ UNFIT: dict[str, tuple[Change, str]] = {
         "theta is float64 of shape (5, 20), and the job's float64 of shape (4, 20)",
     ),
     "a method's value too many": (put("float64 of shape (4,)", "form", "alg.extra"), "the job's absent"),
-    "a value too few": (without("form", "alive"), "alive is absent, and the job's bool of shape (4,)"),
+    "a value too few": (put(None, "form", "alive"), "alive is absent, and the job's bool of shape (4,)"),
 }
 
 
@@ -304,7 +287,7 @@ def goes_on(
 
 @pytest.fixture(scope="module")
 def fits(halfway: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], None]:
-    """What the job asks of a checkpoint before it continues from it."""
+    """The check of a checkpoint before a job continues from it."""
     job = make_job(composed(*TWICE)).on("cpu")
     training = train._begun(job, JobFolder(tmp_path_factory.mktemp("fits")), "", anew=True)
     return functools.partial(checkpoints.check, training=training)
@@ -337,19 +320,13 @@ def test_a_checkpoint_that_does_not_fit_or_cannot_be_read_is_named_and_ignored(
 
 
 @pytest.mark.parametrize("both", [False, True])
-@pytest.mark.parametrize("name", ["other bytes", "a folder with a file"])
+@pytest.mark.parametrize("name", ["other bytes", "a folder with a file", "no permission"])
 def test_a_job_goes_on_from_the_other_checkpoint_or_begins_anew(
-    halfway: dict[str, Path], tmp_path: Path, resumed_at: list[tuple[int, bool]], name: str, both: bool
-) -> None:
-    goes_on(halfway, tmp_path, UNSOUND[name][0], both, resumed_at)
-
-
-@pytest.mark.parametrize("both", [False, True])
-def test_a_checkpoint_without_permission_is_named_and_ignored(
     halfway: dict[str, Path],
     tmp_path: Path,
     resumed_at: list[tuple[int, bool]],
     monkeypatch: pytest.MonkeyPatch,
+    name: str,
     both: bool,
 ) -> None:
     refused: list[Path] = []
@@ -361,8 +338,9 @@ def test_a_checkpoint_without_permission_is_named_and_ignored(
         return read(path)
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
-    for line in goes_on(halfway, tmp_path, refused.append, both, resumed_at):
-        assert "cannot be read (Permission denied)" in line
+    damage = refused.append if name == "no permission" else UNSOUND[name][0]
+    for line in goes_on(halfway, tmp_path, damage, both, resumed_at):
+        assert name != "no permission" or "cannot be read (Permission denied)" in line
 
 
 def test_a_folder_in_the_place_of_the_previous_checkpoint(
@@ -398,13 +376,8 @@ def test_provenance_names_the_code_of_all_processes(
     changed: dict[str, Any],
     words: str,
 ) -> None:
-    first = {
-        "git_sha": "a" * 40,
-        "git_dirty": False,
-        "files": "0",
-        "versions": {"torch": "2.9"},
-        "device": "CPU A",
-    }
+    first = {"git_sha": "a" * 40, "git_dirty": False, "files": "0", "versions": {"torch": "2.9"}}
+    first["device"] = "CPU A"
     config = composed("algorithm=ls", *QUICK)
     with monkeypatch.context() as patch:
         patch.setattr(provenance, "this_process", lambda device: first)
@@ -483,9 +456,7 @@ def victim(tmp_path: Path) -> dict[str, str]:
 def test_killed_worker_costs_nothing(
     tmp_path: Path, victim: dict[str, str], mobench: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of two jobs is killed by the system: the sweep launches it again,
-    and it will resume from its checkpoint.
-    """
+    """One of two jobs is killed by the system: the sweep launches it again from its checkpoint."""
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="launcher is not installed")
     root = tmp_path / "outputs"
     command = (victim["SEARCH"], "-m", "algorithm=victim,ls", *QUICK)
@@ -551,15 +522,24 @@ def test_only_jobs_of_dead_workers_are_launched_again_and_not_for_ever(
             False,
             "raise hydra.launcher.max_num_timeout",
         ),
+        (("UncompletedJobError", "Job 3 has no output (state: CANCELLED by 1000)"), False, "cancelled"),
+        (
+            ("FailedJobError", "sbatch: fatal: Could not establish a configuration source"),
+            False,
+            "the launcher failed (FailedJobError: sbatch: fatal: Could not",
+        ),
     ],
 )
 def test_answers_of_workers(tmp_path: Path, answer: Any, lost: bool, words: str) -> None:
+    if isinstance(answer, tuple):  # one of submitit's errors
+        submitit = pytest.importorskip("submitit", reason="needs submitit")
+        answer = getattr(submitit.core.utils, answer[0])(answer[1])
     folder = JobFolder(tmp_path / "job")
     job = Planned([], {"rerun": False}, folder)
     began = time.time()
-    found = launch.outcome(answer, job, began)
-    assert (isinstance(found, launch.Lost), found.status) == (lost, "failed")
-    assert words in str(found.error)
+    outcome = launch.outcome(answer, job, began)
+    assert (isinstance(outcome, launch.Lost), outcome.status) == (lost, "failed")
+    assert words in str(outcome.error)
     # whatever the answer: the folder knows
     folder.write_status("failed", error="its own reason")
     assert launch.outcome(answer, job, began).error == "its own reason"
@@ -567,31 +547,6 @@ def test_answers_of_workers(tmp_path: Path, answer: Any, lost: bool, words: str)
     (folder.path / "final.csv").write_text("run\n0\n")
     assert launch.outcome(answer, job, began).status == "done"
     assert launch.outcome(answer, Planned([], {"rerun": True}, folder), time.time() + 1).status == "failed"
-
-
-@pytest.mark.parametrize(
-    ("kind", "text", "words"),
-    [
-        (
-            "UncompletedJobError",
-            "Job 3 has not produced any output (state: CANCELLED by 1000)",
-            "cancelled",
-        ),
-        (
-            "FailedJobError",
-            "sbatch: fatal: Could not establish a configuration source",
-            "the launcher failed (FailedJobError: sbatch: fatal: Could not",
-        ),
-    ],
-)
-def test_cancelled_jobs_and_refused_submissions_are_no_dead_workers(
-    tmp_path: Path, kind: str, text: str, words: str
-) -> None:
-    submitit = pytest.importorskip("submitit", reason="needs submitit")
-    error = getattr(submitit.core.utils, kind)(text)
-    found = launch.outcome(error, Planned([], {"rerun": False}, JobFolder(tmp_path / "job")), time.time())
-    assert not isinstance(found, launch.Lost)
-    assert words in str(found.error)
 
 
 # GPU slots, with names for devices
@@ -635,17 +590,11 @@ def test_every_job_has_its_own_gpu(tmp_path: Path) -> None:
 
 
 def test_device_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`cuda` becomes a free number, everything else stays, a number of its own is locked too; under Slurm the
-    scheduler has chosen.
-    """
+    """`cuda` becomes a free number, and all else stays and is locked; under Slurm the scheduler chose."""
     monkeypatch.setattr(gpu_lock, "folder", lambda: tmp_path)
     monkeypatch.setattr(gpu_lock, "visible", lambda: ["x", "y"])
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    with (
-        gpu_lock.device("cuda") as a,
-        gpu_lock.device("cuda") as b,
-        gpu_lock.device("cpu") as c,
-    ):
+    with gpu_lock.device("cuda") as a, gpu_lock.device("cuda") as b, gpu_lock.device("cpu") as c:
         assert (a, b, c) == ("cuda:0", "cuda:1", "cpu")
     with gpu_lock.device("cuda:0") as a, gpu_lock.device("cuda") as b:
         assert (a, b) == ("cuda:0", "cuda:1")
@@ -661,10 +610,10 @@ def test_the_choice_of_a_gpu_is_not_stored(monkeypatch: pytest.MonkeyPatch, tmp_
     """Else a job that is run again would insist on that one."""
 
     @contextlib.contextmanager
-    def given(*_: Any) -> Iterator[str]:
+    def available(*_: Any) -> Iterator[str]:
         yield "cpu"
 
-    monkeypatch.setattr(gpu_lock, "device", given)
+    monkeypatch.setattr(gpu_lock, "device", available)
     done = runner.run_job(composed("algorithm=ls", *QUICK, "hardware.device=cuda"), tmp_path)
     assert JobFolder(done.folder).config()["hardware"]["device"] == "cuda"
 
@@ -673,10 +622,11 @@ def test_job_is_the_same_on_every_device() -> None:
     """A device is no part of a job: its rows are the same up to rounding, and serve everywhere."""
     from mobench.jobs.job import identity
 
-    keys = set()
-    for device in ("cpu", "cuda", "cuda:0", "cuda:1"):
-        keys.add(json.dumps(identity(make_job(composed("algorithm=ls", f"hardware.device={device}")))))
-    assert len(keys) == 1
+    jobs = [
+        make_job(composed("algorithm=ls", f"hardware.device={d}"))
+        for d in ("cpu", "cuda", "cuda:0", "cuda:1")
+    ]
+    assert len({json.dumps(identity(job)) for job in jobs}) == 1
 
 
 # shares of cores
@@ -790,7 +740,7 @@ def test_status_of_an_artifact(mobench: Run, look: Any, tmp_path: Path) -> None:
 
 
 def test_old_folders_run_again(mobench: Run, monkeypatch: pytest.MonkeyPatch, look: Any) -> None:
-    """Of a version that knew fewer keys."""
+    """Folders of a version that knew fewer keys."""
     killed(mobench, monkeypatch, first_pass, "algorithm=ls", *QUICK)
     (folder,) = mobench("--help").folders
     config = folder.config()

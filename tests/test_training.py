@@ -85,8 +85,8 @@ def test_a_loop_of_ones_own_is_the_internal_loop(name: str) -> None:
     problem = VLMOP2()
     preference = [0.3, 0.7]
     inside = internal(problem, name, preference, 15)
-    found = outside(problem, name, inside[0], preference, 15)
-    torch.testing.assert_close(found, inside, rtol=0, atol=1e-10)
+    iterates = outside(problem, name, inside[0], preference, 15)
+    torch.testing.assert_close(iterates, inside, rtol=0, atol=1e-10)
     assert (inside[-1] - inside[0]).norm() > 1e-6, "nothing has moved"
 
 
@@ -94,8 +94,8 @@ def test_a_loop_of_ones_own_is_the_internal_loop(name: str) -> None:
 def test_constraints(name: str) -> None:
     problem = instantiate(compose(["problem=least_squares", "problem.caps=[null,0.3]"])["problem"], "problem")
     inside = internal(problem, name, [0.5, 0.5], 25)
-    found = outside(problem, name, inside[0], [0.5, 0.5], 25)
-    torch.testing.assert_close(found, inside, rtol=0, atol=1e-10)
+    iterates = outside(problem, name, inside[0], [0.5, 0.5], 25)
+    torch.testing.assert_close(iterates, inside, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", [name for name, fitting in FITTING.items() if not fitting])
@@ -197,8 +197,8 @@ def test_gradients_of_a_network_are_the_weighted_ones() -> None:
     assert w is not None
     assert expected is not None
     torch.testing.assert_close(w, expected, rtol=1e-10, atol=1e-12)
-    found = torch.cat([p.grad.flatten() for p in parameters])  # type: ignore[union-attr]
-    torch.testing.assert_close(found, w @ J, rtol=1e-10, atol=1e-12)
+    gradient = torch.cat([p.grad.flatten() for p in parameters])  # type: ignore[union-attr]
+    torch.testing.assert_close(gradient, w @ J, rtol=1e-10, atol=1e-12)
 
 
 def test_features_leave_the_heads_their_own_losses() -> None:
@@ -208,7 +208,7 @@ def test_features_leave_the_heads_their_own_losses() -> None:
     G = [torch.autograd.grad(f, z, retain_graph=True)[0] for f in losses]
     expected, _ = solve("mgda", torch.stack([g.flatten() for g in G]), torch.stack(losses).detach())
     assert expected is not None
-    own = [
+    head_gradients = [
         torch.autograd.grad(f, list(h.parameters()), retain_graph=True)
         for f, h in zip(losses, net.heads, strict=True)
     ]
@@ -223,7 +223,7 @@ def test_features_leave_the_heads_their_own_losses() -> None:
     torch.testing.assert_close(w, expected, rtol=1e-10, atol=1e-12)
     for p, g in zip(net.trunk.parameters(), trunk, strict=True):
         torch.testing.assert_close(p.grad, g, rtol=1e-9, atol=1e-12)
-    for head, grads in zip(net.heads, own, strict=True):
+    for head, grads in zip(net.heads, head_gradients, strict=True):
         for p, g in zip(head.parameters(), grads, strict=True):
             torch.testing.assert_close(p.grad, g, rtol=1e-9, atol=1e-12)
 
@@ -503,9 +503,9 @@ def test_sparse_gradients_are_refused_by_name(layer: str) -> None:
         return (outputs - batch[1]).square().mean(0)
 
     net = Words(layer, True)
-    named = Balanced(torch.optim.SGD(net.named_parameters(), lr=0.1), "mgda")
+    balanced = Balanced(torch.optim.SGD(net.named_parameters(), lr=0.1), "mgda")
     with pytest.raises(ConfigError, match=r"parameter words\.weight of shape \(5, 4\).*sparse=False"):
-        named.step(losses(net(x), (x, y)))
+        balanced.step(losses(net(x), (x, y)))
     numbered = Balanced(torch.optim.SGD(list(net.parameters())[::-1], lr=0.1), "ls")
     number = len(list(net.parameters()))
     with pytest.raises(ConfigError, match=rf"parameter {number} of shape \(5, 4\).*sparse=False"):
@@ -514,7 +514,7 @@ def test_sparse_gradients_are_refused_by_name(layer: str) -> None:
     table = net.words.weight
     features = torch.nn.functional.embedding(x, table, sparse=True)
     with pytest.raises(ConfigError, match=r"parameter words\.weight.*sparse=False"):
-        named.step(losses(net.out(features), (x, y)), features=features)
+        balanced.step(losses(net.out(features), (x, y)), features=features)
     assert all(p.grad is None for p in net.parameters())
     with pytest.raises(
         ConfigError, match=r"words.*sparse=False" if layer != "functional" else "sparse=False"
@@ -547,9 +547,9 @@ def test_losses_in_half_precision_do_not_round_the_weights(dtype: torch.dtype) -
         losses = [(1 + q[0]).to(dtype), (1 + q[1]).to(dtype)]
         weights, _ = optimizer.backward(losses, scaler=scaler)
         assert q.grad is not None
-        found = q.grad / (1.0 if scaler is None else 1024.0)
-        torch.testing.assert_close(found, torch.tensor([0.3, 0.7], dtype=F64), rtol=1e-12, atol=0)
-        torch.testing.assert_close(weights, found)
+        gradient = q.grad / (1.0 if scaler is None else 1024.0)
+        torch.testing.assert_close(gradient, torch.tensor([0.3, 0.7], dtype=F64), rtol=1e-12, atol=0)
+        torch.testing.assert_close(weights, gradient)
 
 
 def test_autocast_around_a_step_changes_nothing() -> None:
@@ -723,14 +723,14 @@ def test_micro_batches_in_checkpoints_are_the_whole_batch(name: str) -> None:
     def losses_of(x: Tensor, y: Tensor) -> Tensor:
         return (net(x) - y).square().mean(0)
 
-    found = []
+    gradients = []
     for parts in (1, 4):
         optimizer = Balanced(torch.optim.SGD(net.parameters(), lr=0.0), name)
         pairs = zip(x.chunk(parts), y.chunk(parts), strict=True)
         losses = [checkpoint(losses_of, *pair, use_reentrant=False) for pair in pairs]
         weights, _ = optimizer.backward(torch.stack(losses).mean(0))
-        found.append([weights, *(p.grad for p in net.parameters())])
-    for a, b in zip(*found, strict=True):
+        gradients.append([weights, *(p.grad for p in net.parameters())])
+    for a, b in zip(*gradients, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
 
 

@@ -59,66 +59,43 @@ CASES: dict[str, tuple[Any, Any, int, Callable[..., Any]]] = {
     "ls": (TOY, LS(step_size=0.1, normalize="norm"), 150, lambda x, w, **k: ls.run(FAR, x, unit(w), **k)),
     "tch": (OMD, TCH(step_size=0.01), 300, lambda x, w, **k: tchebycheff.tch(REFERENCE, x, w, box=BOX, **k)),
     "tch-unweighted": (
-        OMD,
-        TCH(step_size=0.01, gradient="unweighted"),
-        300,
+        OMD, TCH(step_size=0.01, gradient="unweighted"), 300,
         lambda x, w, **k: tchebycheff.tch(REFERENCE, x, w, weighted=False, box=BOX, **k),
     ),
     "stch": (
-        OMD,
-        STCH(step_size=0.02, mu=0.01),
-        300,
+        OMD, STCH(step_size=0.02, mu=0.01), 300,
         lambda x, w, **k: tchebycheff.stch(REFERENCE, x, w, box=BOX, **k),
     ),
     "mgda": (TOY, MGDA(step_size=0.2), 150, lambda x, w, **k: mgda.run(FAR, x, **k)),
     "pmtl-fig3": (
-        TOY,
-        PMTL(step_size=0.2, references=5),
-        150,
-        lambda x, w, **k: pmtl.run(FAR, x, w, FIVE, **k),
+        TOY, PMTL(step_size=0.2, references=5), 150, lambda x, w, **k: pmtl.run(FAR, x, w, FIVE, **k),
     ),
     "pmtl-hard": (HARD, PMTL(step_size=0.5), 200, lambda x, w, **k: pmtl.run(FAR, x, w, FOUR, **k)),
     "epo": (TOY, EPO(step_size=0.1), 100, lambda x, w, **k: epo.run(FAR, x, unit(w), solver="linprog", **k)),
     "epo-hard": (
-        HARD,
-        EPO(step_size=0.2),
-        80,
-        lambda x, w, **k: epo.run(FAR, x, unit(w), solver="interval", **k),
+        HARD, EPO(step_size=0.2), 80, lambda x, w, **k: epo.run(FAR, x, unit(w), solver="interval", **k),
     ),
     "ferero-exact": (
-        TOY,
-        FERERO(step_size=0.05),
-        100,
-        lambda x, w, **k: ferero.run(FAR, x, line(w), inner="exact", **k),
+        TOY, FERERO(step_size=0.05), 100, lambda x, w, **k: ferero.run(FAR, x, line(w), inner="exact", **k),
     ),
     "ferero-exact-simplex": (
-        EASY,
-        FERERO(step_size=0.05, cone=A4, domain="simplex"),
-        60,
+        EASY, FERERO(step_size=0.05, cone=A4, domain="simplex"), 60,
         lambda x, w, **k: ferero.run(FAR, x, line(w), inner="exact", A=A4_UNIT, domain="simplex", **k),
     ),
     "ferero-pgd": (
-        TOY,
-        FERERO(step_size=0.05, subproblem="pgd"),
-        40,
+        TOY, FERERO(step_size=0.05, subproblem="pgd"), 40,
         lambda x, w, **k: ferero.run(FAR, x, line(w), inner="pgd", **k),
     ),
     "ferero-pgd-truncated": (
-        HARD,
-        FERERO(step_size=0.6, subproblem="pgd", inner_steps=10, inner_tolerance=0.0, cone=A4, c_h=0.1),
-        200,
-        lambda x, w, **k: ferero.run(FAR, x, line(w), A=A4_UNIT, c_h=0.1, max_inner=10, tol=0.0, **k),
+        HARD, FERERO(step_size=0.6, subproblem="pgd", inner_steps=10, inner_tolerance=0.0, cone=A4, c_h=0.1),
+        200, lambda x, w, **k: ferero.run(FAR, x, line(w), A=A4_UNIT, c_h=0.1, max_inner=10, tol=0.0, **k),
     ),
     "ferero-pgd-cold": (
-        TOY,
-        FERERO(step_size=0.05, subproblem="pgd", inner_start="cold"),
-        20,
+        TOY, FERERO(step_size=0.05, subproblem="pgd", inner_start="cold"), 20,
         lambda x, w, **k: ferero.run(FAR, x, line(w), warm=False, **k),
     ),
     "ferero-shifted": (
-        TOY,
-        FERERO(step_size=0.2, line="shifted"),
-        100,
+        TOY, FERERO(step_size=0.2, line="shifted"), 100,
         lambda x, w, **k: ferero.run(FAR, x, line(w, FAR.f(x)), inner="exact", **k),
     ),
     "ferero-threshold": (
@@ -130,24 +107,18 @@ CASES: dict[str, tuple[Any, Any, int, Callable[..., Any]]] = {
         ),
     ),
     "ferero-sa": (
-        HARD,
-        FEREROSA(step_size=0.15, gamma=0.5, c_h=0.1, cone=A4),
-        250,
+        HARD, FEREROSA(step_size=0.15, gamma=0.5, c_h=0.1, cone=A4), 250,
         lambda x, w, **k: ferero.run_sa(FAR, x, line(w), gamma=0.5, c_h=0.1, A=A4_UNIT, **k),
     ),
     "omd-pgd": (
-        OMD,
-        OMDTCH(step_size=0.02),
-        300,
+        OMD, OMDTCH(step_size=0.02), 300,
         lambda x, w, **k: omd.run(REFERENCE, x, w, lambda_step=1.0, box=BOX, **k),
     ),
     "omd-eg": (
-        OMD,
-        OMDTCH(step_size=0.02, mirror="eg"),
-        300,
+        OMD, OMDTCH(step_size=0.02, mirror="eg"), 300,
         lambda x, w, **k: omd.run(REFERENCE, x, w, lambda_step=1.0, variant="eg", box=BOX, **k),
     ),
-}
+}  # fmt: skip
 
 
 def test_the_loops_know_nothing_of_the_package() -> None:

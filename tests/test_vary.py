@@ -24,17 +24,9 @@ from tests.conftest import Run
 from tests.test_federated import changed, composed
 
 BASE = ("protocol=federated", "scale=smoke", "logger=local")
-SMALL = {
-    "dtype": "float64",
-    "steps": 3,
-    "seeds": [25, 0],
-    "problem.hidden": 8,
-    "problem.partition": "partial",
-    "problem.classes_per_client": 2,
-    "problem.clients": 4,
-    "problem.train_size": 200,
-    "oracle.batch_size": 4,
-}
+SMALL = {"dtype": "float64", "steps": 3, "seeds": [25, 0], "problem.hidden": 8, "problem.clients": 4}
+SMALL |= {"problem.partition": "partial", "problem.classes_per_client": 2, "problem.train_size": 200}
+SMALL |= {"oracle.batch_size": 4}
 
 
 # --- each run is its own job --------------------------------------------------------------------------------
@@ -75,13 +67,13 @@ def test_rows_say_which_values_they_have(tmp_path: Path) -> None:
         (external, alpha, preference[0], seed)
         for external in (2.0, 0.0) for alpha in (0.5, 0.1) for preference in U for seed in (25, 0)
     ]  # fmt: skip
-    found = rows[["external_from", "alpha", "preference_1", "seed"]].to_numpy()
-    np.testing.assert_allclose(found, expected, rtol=1e-15)
+    values = rows[["external_from", "alpha", "preference_1", "seed"]].to_numpy()
+    np.testing.assert_allclose(values, expected, rtol=1e-15)
     assert rows["run"].tolist() == list(range(16))
     assert (rows["status"] == "done").all()
     assert len(folder.history()) == 16 * 4
-    own = changed(config, {"vary": {}, "algorithm.alpha": 0.1, "algorithm.external_from": 2, "seeds": [0]})
-    alone = JobFolder(run_job(own, tmp_path).folder).final()
+    one = changed(config, {"vary": {}, "algorithm.alpha": 0.1, "algorithm.external_from": 2, "seeds": [0]})
+    alone = JobFolder(run_job(one, tmp_path).folder).final()
     assert "alpha" not in alone
     shared = [c for c in alone if c not in ("run", "seconds", "status", "output", "kkt_residual_max")]
     same = rows[(rows["external_from"] == 2) & (rows["alpha"] == 0.1) & (rows["seed"] == 0)]
@@ -98,9 +90,7 @@ def test_no_hypervolume_over_hyper_parameters(tmp_path: Path) -> None:
 
 
 def test_the_order_of_keys_decides_which_run_is_which(tmp_path: Path) -> None:
-    """Jobs that number their runs differently must not share a folder:
-    one would resume the checkpoint of the other.
-    """
+    """Jobs that number their runs differently share no folder, where one would resume the other."""
     config = changed(composed(*BASE, "algorithm=fedfv"), SMALL)
     one = {"alpha": [0.1, 0.5], "external_from": [0, 1]}
     jobs = [make_job({**config, "vary": vary}) for vary in (one, dict(reversed(one.items())))]
@@ -117,13 +107,13 @@ def test_jobs_that_vary_nothing_keep_their_identity(tmp_path: Path) -> None:
     )
     assert config["vary"] == {}
     job = make_job(config)
-    found = identity(job)
-    assert "vary" not in found
+    parts = identity(job)
+    assert "vary" not in parts
     assert job.varied == {}
     assert job.runs.variant is None
-    assert set(found) == {*configuration.HASHED, "device", "versions"}  # a key that is added shows
+    assert set(parts) == {*configuration.HASHED, "device", "versions"}  # a key that is added shows
     varied = make_job({**config, "vary": {"mu": [0.01]}})
-    assert {k: v for k, v in identity(varied).items() if k != "vary"} == found
+    assert {k: v for k, v in identity(varied).items() if k != "vary"} == parts
     assert identity(varied)["vary"]
     assert folder_of(varied, tmp_path).path != folder_of(job, tmp_path).path
     whole, real = (identity(make_job({**config, "vary": {"mu": mu}})) for mu in ([2, 1], [2.0, 1.0]))
@@ -143,8 +133,7 @@ BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "no list": ("qffl", {"q": 0.1}, ["vary.q=0.1 must be a list of values", "vary.q=[0.1,1.0]"]),
     "empty": ("qffl", {"q": []}, ["vary.q=[] must be a list of values"]),
     "text": (
-        "propfair",
-        {"below": ["linear", "huber"]},
+        "propfair", {"below": ["linear", "huber"]},
         ["vary.below=['linear', 'huber'] must contain only numbers", "(-m)"],
     ),
     "switches": ("qffl", {"q": [True, False]}, ["vary.q=[True, False] must contain only numbers"]),
@@ -159,18 +148,15 @@ BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         ],
     ),
     "nothing can vary": (
-        "cosmos",
-        {"step_size": [0.1]},
-        ["vary.step_size: COSMOS does not", "Fields that can vary: none"],
+        "cosmos", {"step_size": [0.1]}, ["vary.step_size: COSMOS does not", "Fields that can vary: none"],
     ),
     "invalid value": ("qffl", {"q": [0.1, -1.0]}, ["algorithm.q=-1.0 must be a number >= 0"]),
     "invalid together": (
-        "propfair",
-        {"baseline": [5.0, 2.0], "threshold": [0.2, 3.0]},
+        "propfair", {"baseline": [5.0, 2.0], "threshold": [0.2, 3.0]},
         ["algorithm.baseline=2.0 and algorithm.threshold=3.0", "0 < threshold < baseline"],
     ),
     "misspelt": ("fedmgda_plus", {"epsilonn": [0.1, 0.2]}, ["epsilonn", "epsilon, step_size"]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", list(BAD))
@@ -198,16 +184,13 @@ def test_a_value_of_the_method_that_is_varied_is_not_checked_against_the_others(
 
 
 def test_a_varied_job_of_the_command(mobench: Run) -> None:
-    result = mobench(
-        *BASE, "algorithm=qffl", "vary.q=[0.1,1.0]", "steps=2", "problem.hidden=8", "seeds=[0,25]"
-    )
+    command = (*BASE, "algorithm=qffl", "vary.q=[0.1,1.0]", "steps=2", "problem.hidden=8", "seeds=[0,25]")
+    result = mobench(*command)
     assert result.code == 0, result.err
     assert result.rows["q"].tolist() == [0.1, 0.1, 1.0, 1.0]
     assert result.rows["seed"].tolist() == [0, 25, 0, 25]
     table = [line.split() for line in result.out.splitlines() if line.endswith("2 of 2")]
     assert [line[line.index("last") - 1] for line in table] == ["0.1", "1"]  # a line each, no mean over them
-    again = mobench(
-        *BASE, "algorithm=qffl", "vary.q=[0.1,1.0]", "steps=2", "problem.hidden=8", "seeds=[0,25]"
-    )
+    again = mobench(*command)
     assert again.code == 0
     assert len(again.folders) == 1  # nothing is run twice

@@ -54,7 +54,7 @@ def synthetic(kind: str, number: int) -> tuple[Check, dict[str, Any], set[str]]:
 
 
 def test_verdicts_of_claims_whose_truth_is_known() -> None:
-    """Of 250 claims at most 5 % get a wrong verdict, and no true one more than chance is accused."""
+    """At most 5 % of 250 claims get a wrong verdict, and no true one is accused too often."""
     wrong = {}
     for kind in ("true", "false", "underpowered", "saturated", "lost"):
         for number in range(50):
@@ -91,8 +91,8 @@ def test_each_rule(check: Check, words: dict[str, Any], of_a_paper: str, of_ours
 def test_rules_are_complete() -> None:
     """Each outcome has a rule, whatever else is known."""
     for holds in (True, "partial", False, None):
-        for own in (True, False):
-            assert any(rule.applies(Evidence(holds=holds, own=own)) for rule in RULES)
+        for of_ours in (True, False):
+            assert any(rule.applies(Evidence(holds=holds, own=of_ours)) for rule in RULES)
 
 
 MEAN = Mean(np.array([0.9, 1.0, 1.1]))  # 1 ± 0.248
@@ -109,7 +109,7 @@ MEAN = Mean(np.array([0.9, 1.0, 1.1]))  # 1 ± 0.248
         (Within(MEAN, 0.5, 0.3), "held"),
         (SurelyAbove(MEAN, 1.1), "held"),
         (SurelyAbove(MEAN, 1.3), "excluded"),
-        (SurelyAbove(MEAN, 0.9, near=0.5), "excluded"),  # at most 0.348 above, where 0.5 is asked for
+        (SurelyAbove(MEAN, 0.9, near=0.5), "excluded"),  # at most 0.348 above, where 0.5 is required
         (SurelyAbove(MEAN, 0.9, near=0.3), "held"),
         (SurelyAbove(Mean(np.array([])), 0.5), "unmeasured"),
         (Ordered({"a": MEAN, "b": Mean(MEAN.values - 1)}), "excluded"),

@@ -47,10 +47,10 @@ def test_pooling_and_its_adjoint(apart: bool, dtype: torch.dtype, monkeypatch: p
         convnet.pool(z.clone(), bias, out, at)
         convnet.pool(z.clone(), bias, alone)
         up = torch.empty(6, 2, 3, 2, 5, 7, dtype=dtype)
-        kept = up.clone()
+        original = up.clone()
         slopes = d.clone()
         convnet.Unpooling(slopes, at, up)()
-        convnet.Unpooling(slopes, at, kept, out)()
+        convnet.Unpooling(slopes, at, original, out)()
         return [out, torch.where(out.isnan(), 0, at), alone, slopes]
 
     both(work, monkeypatch)
@@ -82,10 +82,10 @@ def up_sum(d: Tensor) -> Tensor:
 
 
 def entropies(net: ConvNet, dtype: torch.dtype, pictures: int, keep: bool) -> CrossEntropies:
-    given = torch.Generator().manual_seed(5)
-    theta = 0.2 * torch.randn(3, net.dim, generator=given, dtype=dtype)
-    x = torch.rand(pictures, 36, 36, generator=given, dtype=dtype)
-    labels = torch.randint(0, 10, (2, pictures), generator=given)
+    generator = torch.Generator().manual_seed(5)
+    theta = 0.2 * torch.randn(3, net.dim, generator=generator, dtype=dtype)
+    x = torch.rand(pictures, 36, 36, generator=generator, dtype=dtype)
+    labels = torch.randint(0, 10, (2, pictures), generator=generator)
     parts = [
         RunPictures(torch.tensor([0, 2]), x, labels),
         RunPictures(torch.tensor([1]), x.flip(0), labels.flip(1)),
@@ -104,14 +104,14 @@ def test_losses_and_derivatives(
     w = torch.tensor([[0.3, 0.7]], dtype=dtype).expand(3, 2)
 
     def work() -> list[Tensor]:
-        kept = entropies(net, dtype, pictures, keep=True)
-        found = [kept.values(True)]
+        keeping = entropies(net, dtype, pictures, keep=True)
+        results = [keeping.values(True)]
         other = entropies(net, dtype, pictures, keep=False)  # in the same memory, while the first is kept
-        found += [other.jacobian(), other.vjp(w), kept.jacobian(), kept.vjp(w)]
-        found += [point.hvp(w, torch.ones_like(point.x)) for point in (kept, other)]
-        assert torch.equal(found[1], found[3])
-        assert torch.equal(found[2], found[4])
-        assert torch.equal(found[5], found[6])
-        return found
+        results += [other.jacobian(), other.vjp(w), keeping.jacobian(), keeping.vjp(w)]
+        results += [point.hvp(w, torch.ones_like(point.x)) for point in (keeping, other)]
+        assert torch.equal(results[1], results[3])
+        assert torch.equal(results[2], results[4])
+        assert torch.equal(results[5], results[6])
+        return results
 
     both(work, monkeypatch)

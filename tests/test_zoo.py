@@ -51,18 +51,10 @@ RANKS = [
     "random", "low rank", "duplicated", "zero row", "all zero", "opposed", "scaled rows", "nearly opposed"
 ]  # fmt: skip
 EXACT = {
-    "upgrad": UPGrad(),
-    "upgrad by preference": UPGrad(mixture="preference"),
-    "dualproj": DualProj(),
-    "cagrad": CAGrad(),
-    "nash_mtl": NashMTL(),
-    "fairgrad": FairGrad(),
-    "fairgrad, half": FairGrad(alpha=0.5),
-    "imtl_g": IMTLG(),
-    "config": ConFIG(),
-    "aligned_mtl": AlignedMTL(),
-    "sdmgrad": SDMGrad(),
-}
+    "upgrad": UPGrad(), "upgrad by preference": UPGrad(mixture="preference"), "dualproj": DualProj(),
+    "cagrad": CAGrad(), "nash_mtl": NashMTL(), "fairgrad": FairGrad(), "fairgrad, half": FairGrad(alpha=0.5),
+    "imtl_g": IMTLG(), "config": ConFIG(), "aligned_mtl": AlignedMTL(), "sdmgrad": SDMGrad(),
+}  # fmt: skip
 
 
 def context(M: int, R: int) -> Context:
@@ -89,8 +81,8 @@ class Nonnegative(torchjd._linalg.DualConeProjector):  # type: ignore[name-defin
 
     def __call__(self, U: Tensor, G: Tensor) -> Tensor:
         rows = np.atleast_2d(U.numpy())
-        found = np.stack([u + nnls(self.J.T, -self.J.T @ u)[0] for u in rows])
-        return torch.from_numpy(found).reshape(U.shape)
+        projected = np.stack([u + nnls(self.J.T, -self.J.T @ u)[0] for u in rows])
+        return torch.from_numpy(projected).reshape(U.shape)
 
 
 def theirs(name: str, J: Tensor, prefs: Tensor) -> Tensor:
@@ -108,8 +100,8 @@ def theirs(name: str, J: Tensor, prefs: Tensor) -> Tensor:
         "aligned_mtl, median": lambda: aggregation.AlignedMTL(scale_mode="median"),
         "aligned_mtl, rmse": lambda: aggregation.AlignedMTL(torch.full((M,), 1.0 / M).to(DTYPE), "rmse"),
     }
-    found: Tensor = made[name]()(J)
-    return found
+    aggregated: Tensor = made[name]()(J)
+    return aggregated
 
 
 @pytest.mark.parametrize("M", SIZES)
@@ -365,8 +357,8 @@ def test_pmgdas_correction_is_scipys(M: int) -> None:
     for family in ("random", "low rank", "opposed"):
         J = jacobian(family, 4, M)
         slope = torch.nn.functional.normalize(jacobian("random", 4, M)[:, 0, :M], dim=1)
-        found, _ = returning(J @ J.mT, slope, 0.1)
-        assert not found.failed.any()
+        correction, _ = returning(J @ J.mT, slope, 0.1)
+        assert not correction.failed.any()
         for r in range(4):
             rows = torch.cat([J[r], (slope[r] @ J[r])[None]]).numpy()
             length = np.linalg.norm(rows, axis=1)
@@ -379,7 +371,7 @@ def test_pmgdas_correction_is_scipys(M: int) -> None:
                 b_eq=[1.0],
                 bounds=[(0, None)] * (M + 1) + [(None, None)],
             )
-            x = found.x[r].numpy()
+            x = correction.x[r].numpy()
             assert (A[:M] @ x).min() == pytest.approx(-other.fun, abs=1e-8 * length.max())
             assert A[M] @ x >= 0.1 * length[M] - 1e-8
 
@@ -405,7 +397,7 @@ def test_hypervolume_weights_are_derivatives(M: int) -> None:
     F = rng.random((5, M))
     F /= F.sum(1, keepdims=True)
     ref = np.full(M, 1.1)
-    found = facets(F, ref)
+    weights = facets(F, ref)
     e = 1e-6
     for k in range(5):
         for m in range(M):
@@ -414,7 +406,7 @@ def test_hypervolume_weights_are_derivatives(M: int) -> None:
             down = F.copy()
             down[k, m] -= e
             slope = (hypervolume(down, ref) - hypervolume(up, ref)) / (2 * e)
-            assert found[k, m] == pytest.approx(slope, abs=1e-7)
+            assert weights[k, m] == pytest.approx(slope, abs=1e-7)
     behind = np.concatenate([F, F[:1] + 0.05, F[:1], np.full((1, M), 0.2), np.eye(M)[:1] * 2.0])
     w = ascent(behind, ref)
     assert [len(front) for front in fronts(behind[:7])] == [5, 1, 1] if M == 2 else True

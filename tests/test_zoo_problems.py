@@ -103,9 +103,9 @@ def test_designs_have_the_suites_values_and_fronts(p: RE) -> None:
     u = torch.tensor([[0.3, 0.6, 0.45, 0.7, 0.2, 0.55, 0.35]], dtype=DTYPE)[:, : p.dim]
     ideal = torch.tensor(DESIGNS[p.which].ideal, dtype=DTYPE)
     nadir = torch.tensor(DESIGNS[p.which].nadir, dtype=DTYPE)
-    own = p.values(u) * (nadir - ideal) + ideal
+    values = p.values(u) * (nadir - ideal) + ideal
     expected = torch.tensor([DESIGNED[p.which]], dtype=DTYPE)
-    torch.testing.assert_close(own, expected, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(values, expected, rtol=1e-6, atol=1e-9)
     F = p.front(100)
     assert F.shape == (100, p.n_objectives)
     assert not dominated(F, F, margin=1e-12).any()

@@ -1,4 +1,4 @@
-"""What the contract is tried on: every name of conf, found by listing it, on small problems.
+"""The cases of the contract: every name of conf, found by listing it, on small problems.
 
 A name needs no entry here. What is special about a class stands beside the class (`small`, `variants`,
 `symmetric`, `together`, ...).
@@ -42,7 +42,7 @@ MOST = 0.02  # step size on the small problems
 
 
 def node(group: str, name: str) -> dict[str, Any]:
-    """What a file of conf says."""
+    """The content of a file of conf."""
     read = yaml.safe_load((conf_dir() / group / f"{name}.yaml").read_text())
     assert isinstance(read, dict)
     return read
@@ -69,9 +69,7 @@ def methods() -> list[str]:
 
 
 def algorithm_of(method: str, **options: Any) -> Algorithm:
-    """The method with its own settings, small ones where its class has them, and a step that suits the small
-    problems; one that replaces points has no other step than its own.
-    """
+    """The method with its small settings, and a step that suits the small problems, if it has one."""
     name, _, variant = method.partition(":")
     cls = class_of("algorithm", name)
     settings = node("algorithm", name) | dict(cls.small)
@@ -85,9 +83,7 @@ def algorithm_of(method: str, **options: Any) -> Algorithm:
 
 @cache
 def kinds() -> list[str]:
-    """One method of each kind: the first name of those whose classes declare the same of what they join,
-    request and return. What depends on these declarations alone is tried with them.
-    """
+    """One method of each kind: the first of those whose classes declare the same needs and outputs."""
     first: dict[object, str] = {}
     setting = SETTINGS["sampled"]
     spec = setting.of(setting.runs(2, 1)).spec
@@ -147,10 +143,10 @@ def fits(method: str, setting: Setting) -> bool:
 
 @cache
 def settings_of(method: str) -> list[str]:
-    """Those that the method can join: at least one, or it could not be tried."""
-    found = [name for name, setting in SETTINGS.items() if fits(method, setting)]
-    assert found, f"{method} fits none of the small problems: {', '.join(SETTINGS)}"
-    return found
+    """Names of the settings that the method can join: at least one, or it could not be tried."""
+    names = [name for name, setting in SETTINGS.items() if fits(method, setting)]
+    assert names, f"{method} fits none of the small problems: {', '.join(SETTINGS)}"
+    return names
 
 
 OUTPUTS = ("last", "mean", "adaptive")

@@ -1,4 +1,4 @@
-"""What spaces and constraints keep to alike: both wrap an oracle."""
+"""Rules of spaces and constraints alike, which both wrap an oracle."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from tests.contract.cases import F64
 
 @cache
 def problems_of(layer: str, name: str) -> list[str]:
-    """Those with which the layer can be used, up to three of different kinds."""
-    found = []
+    """Problems with which the layer can be used, up to three of different kinds."""
+    problems = []
     for problem in cases.different_problems():
         small = cases.small_problem(problem)
         if cases.layered(layer, name, small, cases.few_runs(small)) is not None:
-            found.append(problem)
-    return found[:: max(1, len(found) // 3)][:3]
+            problems.append(problem)
+    return problems[:: max(1, len(problems) // 3)][:3]
 
 
 def made(layer: str, name: str, problem: str, which: list[int] | None = None) -> Oracle:
     small = cases.small_problem(problem)
     runs = cases.few_runs(small)
-    found = cases.layered(layer, name, small, runs if which is None else runs.take(which))
-    assert found is not None
-    return found
+    wrapped = cases.layered(layer, name, small, runs if which is None else runs.take(which))
+    assert wrapped is not None
+    return wrapped
 
 
 def check_parameters(layer: str, name: str) -> None:
@@ -53,9 +53,7 @@ def check_parameters(layer: str, name: str) -> None:
 
 
 def check_seeds_alone(layer: str, name: str) -> None:
-    """All runs of a seed by themselves: a space is one for all of them. Another one continues to the bit from
-    the state of the first step.
-    """
+    """Runs of a seed are the same by themselves; another object continues to the bit from a saved state."""
     for problem in problems_of(layer, name):
         whole = made(layer, name, problem)
         small = cases.small_problem(problem)
@@ -99,8 +97,8 @@ def check_points(layer: str, name: str) -> None:
         if not spec.provides:
             continue
         v, w = cases.direction(theta), cases.direction(point.values()) + 2
-        found = (point.vjp(w) * v).sum(1)
-        torch.testing.assert_close((w * point.jvp(v)).sum(1), found, rtol=1e-6, atol=1e-8)
+        products = (point.vjp(w) * v).sum(1)
+        torch.testing.assert_close((w * point.jvp(v)).sum(1), products, rtol=1e-6, atol=1e-8)
         torch.testing.assert_close(
             (w.unsqueeze(1) @ point.jacobian()).squeeze(1), point.vjp(w), rtol=1e-6, atol=1e-8
         )
@@ -109,7 +107,7 @@ def check_points(layer: str, name: str) -> None:
             slope = (
                 point_at(oracle, theta + h * v, 0).values() - point_at(oracle, theta - h * v, 0).values()
             ) / (2 * h)
-            torch.testing.assert_close(found, (w * slope).sum(1), rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(products, (w * slope).sum(1), rtol=1e-4, atol=1e-4)
             torch.testing.assert_close(
                 point.moved(theta + v).values(), point_at(oracle, theta + v, 0).values()
             )

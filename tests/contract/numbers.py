@@ -37,14 +37,14 @@ def of_algorithm(method: str) -> Numbers:
     algorithm = cases.algorithm_of(method)
     if getattr(algorithm, "packages", ()):
         return {}
-    found = {}
+    numbers = {}
     for name in cases.settings_of(method):
         setting = SETTINGS[name]
         runs = setting.runs(3, 1)
-        found[name] = _listed(
+        numbers[name] = _listed(
             cases.path(algorithm, setting.of(runs), runs, STEPS, outputs=("last",))[1][:2, -1]
         )
-    return found
+    return numbers
 
 
 def of_problem(name: str) -> Numbers:
@@ -53,17 +53,17 @@ def of_problem(name: str) -> Numbers:
     runs = cases.few_runs(problem)
     problem = problem.bind(runs)
     start = problem.initial(runs)
-    found = {"start": _listed(start[:2, :4])}
+    entry = {"start": _listed(start[:2, :4])}
     if has_gradient(problem):
         x = cases.beside(problem.X, start)
         point = make_point(problem, x, problem_spec(problem, len(x), samples=1))
-        found |= {"values": _listed(point.values()[:2]), "slopes": _listed(point.jvp(cases.direction(x))[:2])}
-    return found
+        entry |= {"values": _listed(point.values()[:2]), "slopes": _listed(point.jvp(cases.direction(x))[:2])}
+    return entry
 
 
 def of_oracle(name: str) -> Numbers:
-    """What linear scalarization sees and where it ends, with one problem of each class."""
-    found = {}
+    """Values and iterates of linear scalarization, with one problem of each class."""
+    numbers = {}
     for problem in cases.different_problems():
         small = cases.small_problem(problem)
         runs = cases.few_runs(small)
@@ -71,18 +71,18 @@ def of_oracle(name: str) -> Numbers:
             oracle = cases.oracle_of(name, small, runs)
         except cases.MobenchError:
             continue
-        found[problem] = _walked(oracle, runs)
-    return dict(list(found.items())[:: max(1, len(found) // 3)])
+        numbers[problem] = _walked(oracle, runs)
+    return dict(list(numbers.items())[:: max(1, len(numbers) // 3)])
 
 
 def of_layer(layer: str, name: str) -> Numbers:
     """The same around an oracle."""
-    found = {}
+    numbers = {}
     for problem in layers.problems_of(layer, name):
-        found[problem] = _walked(
+        numbers[problem] = _walked(
             layers.made(layer, name, problem), cases.few_runs(cases.small_problem(problem))
         )
-    return found
+    return numbers
 
 
 def _walked(oracle: Oracle, runs: Runs) -> list[float]:
@@ -115,25 +115,24 @@ def of(group: str, name: str) -> dict[str, Any]:
 
 
 def stored() -> dict[str, dict[str, dict[str, Any]]]:
-    """What numbers.json holds."""
     read: dict[str, dict[str, dict[str, Any]]] = json.loads(FILE.read_text()) if FILE.exists() else {}
     return read
 
 
 def main() -> None:
     """Writes numbers of new names and new versions; with --update all."""
-    kept = {} if "--update" in sys.argv else stored()
-    found: dict[str, dict[str, Any]] = {}
+    recorded = {} if "--update" in sys.argv else stored()
+    numbers: dict[str, dict[str, Any]] = {}
     for group, name in names():
-        before = kept.get(group, {}).get(name)
+        before = recorded.get(group, {}).get(name)
         cls = cases.class_of(group, name.partition(":")[0])
         same = before is not None and before["version"] == cls.version
-        found.setdefault(group, {})[name] = before if same else of(group, name)
+        numbers.setdefault(group, {})[name] = before if same else of(group, name)
     lines = [
         f'"{group}": {{\n'
         + ",\n".join(f'"{name}": {json.dumps(value)}' for name, value in entries.items())
         + "\n}"
-        for group, entries in found.items()
+        for group, entries in numbers.items()
     ]
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from mobench.algorithms.ls import LS
-from tests.conftest import REPOSITORY, environment
+from tests.conftest import REPOSITORY, environment, process
 from tests.contract import test_algorithm
 
 TEXT = (REPOSITORY / "CONTRIBUTING.md").read_text()
@@ -37,15 +37,7 @@ CONCERNED = (
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A module of Python's with the folder's own mobench."""
     env = environment(folder / "outputs", PYTHONPATH=str(folder))
-    return subprocess.run(
-        [sys.executable, "-m", *arguments],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return process([sys.executable, "-m", *arguments], 300, cwd=folder, env=env)
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +62,9 @@ def test_the_example_passes_what_concerns_a_method(clone: Path) -> None:
         clone, "pytest", "-q", "-p", "no:cacheprovider", *CONCERNED, "-k", "inverse_loss or names or public"
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    found = re.search(r"(\d+) passed", done.stdout)
-    assert found
-    assert int(found[1]) >= 15, done.stdout
+    match = re.search(r"(\d+) passed", done.stdout)
+    assert match
+    assert int(match[1]) >= 15, done.stdout
 
 
 def test_the_example_is_styled_and_typed(clone: Path) -> None:
@@ -104,8 +96,5 @@ def test_a_plug_in_is_one_file(tmp_path: Path) -> None:
     program += "algorithm=mine.InverseLoss(step_size=0.05))\nassert len(rows) == 2, rows\n"
     (tmp_path / "program.py").write_text(program)
     env = environment(tmp_path / "outputs", PYTHONPATH=f"{tmp_path}:{REPOSITORY}")
-    line = [sys.executable, "program.py"]
-    done = subprocess.run(
-        line, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False
-    )
+    done = process([sys.executable, "program.py"], cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""What every method of conf/algorithm keeps to, whatever it computes.
+"""Rules of every method of conf/algorithm, whatever it computes.
 
 What a class is excused from stands beside the class (`mobench.core.Algorithm`). `test_addition.py` runs the
 contract on the example of CONTRIBUTING.md.
@@ -47,9 +47,7 @@ def test_the_file_builds_what_it_names(method: str) -> None:
 
 @every_name
 def test_defaults_are_those_of_a_file(method: str) -> None:
-    """A method made in Python has the settings of its file, or of another file of its class, but for the step
-    size. Fields that came later have what kept jobs had.
-    """
+    """A method made in Python has a file's settings, but for the step size and fields that came later."""
     cls = cases.class_of("algorithm", method)
     files = [
         cases.node("algorithm", name)
@@ -144,8 +142,8 @@ def test_neighbours_of_a_diverged_run_do_not_notice(method: str) -> None:
             for rule in OUTPUTS:
                 final = make_output(rule).final
                 expected = final(good["out"][rule], good["theta"])[[0, 2]]
-                found = final(bad["out"][rule], bad["theta"])[[0, 2]]
-                np.testing.assert_allclose(found, expected, rtol=0, atol=1e-15, err_msg=kind)
+                iterates = final(bad["out"][rule], bad["theta"])[[0, 2]]
+                np.testing.assert_allclose(iterates, expected, rtol=0, atol=1e-15, err_msg=kind)
 
 
 @every
@@ -216,13 +214,13 @@ def test_the_type_of_the_iterate_is_kept(method: str) -> None:
         setting = SETTINGS[name]
         runs = setting.runs(3, 1)
         start = setting.of(runs).initial(runs).float()
-        found = {}
+        paths = {}
         for dtype in (torch.float32, F64):
             state, xs = path(algorithm, setting.of(runs), runs, 2, start.to(dtype))
             assert xs.dtype == dtype, name
             assert state["kkt"].dtype == F64
-            found[dtype] = xs
-        assert float((found[torch.float32] - found[F64]).abs().max()) < 1e-3, name
+            paths[dtype] = xs
+        assert float((paths[torch.float32] - paths[F64]).abs().max()) < 1e-3, name
 
 
 # what it requests, and what it promises
@@ -260,14 +258,14 @@ def values_of(algorithm: Algorithm, field: str) -> list[float]:
     ladder = [0.7, 1.4, 0.3, 2.0]
     tried = [*(f * value for f in ladder), *ladder, 0.0, 0.05] if value and isinstance(value, float) else []
     tried += [0, 1, 2] if isinstance(value, int) and value is not False else [*ladder, 0.05]
-    found: list[float] = []
+    values: list[float] = []
     for number in tried:
         try:
             dataclasses.replace(algorithm, **{field: number})
         except MobenchError:
             continue
-        found += [number] if number not in found else []
-    return found[:2]
+        values += [number] if number not in values else []
+    return values[:2]
 
 
 PROMISES = [(m, field) for m in ALGORITHMS for field in sorted(cases.class_of("algorithm", m).varies)]

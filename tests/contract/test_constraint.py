@@ -1,4 +1,4 @@
-"""What every constraint of conf/constraint keeps to, around an oracle that serves it."""
+"""Rules of every constraint of conf/constraint, around an oracle that serves it."""
 
 from __future__ import annotations
 

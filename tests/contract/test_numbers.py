@@ -24,5 +24,5 @@ def test_numbers_are_those_of_the_version(group: str, name: str) -> None:
     for key, value in before.items():
         if key != "version":
             expected = torch.tensor(value, dtype=torch.float64)
-            found = torch.tensor(now[key], dtype=torch.float64)
-            torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-8, msg=cases.said(key))
+            computed = torch.tensor(now[key], dtype=torch.float64)
+            torch.testing.assert_close(computed, expected, rtol=1e-6, atol=1e-8, msg=cases.said(key))

@@ -1,4 +1,4 @@
-"""What every oracle of conf/oracle keeps to, with every problem that it serves."""
+"""Rules of every oracle of conf/oracle, with every problem that it serves."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ every_problem = pytest.mark.parametrize("problem", cases.different_problems())
 @cache
 def serving(problem: str) -> dict[str, str]:
     """Why an oracle does not serve the problem, "" if it does."""
-    found = {}
+    errors = {}
     for name in ORACLES:
         try:
             made(name, problem, None)
-            found[name] = ""
+            errors[name] = ""
         except CompatibilityError as error:
-            found[name] = str(error)
-    return found
+            errors[name] = str(error)
+    return errors
 
 
 def made(name: str, problem: str, which: list[int] | None) -> Oracle:
@@ -53,7 +53,7 @@ def test_every_parameter_is_documented(name: str) -> None:
 
 @every
 def test_parameters_are_validated(name: str) -> None:
-    """Of each parameter, what is neither a number nor a choice is refused with its name."""
+    """A value that is neither a number nor a choice is refused with the parameter's name."""
     problem = next(p for p in cases.different_problems() if name in served(p))
     node = cases.node("oracle", name)
     parameters = inspect.signature(cases.class_of("oracle", name)).parameters
@@ -80,9 +80,7 @@ def test_a_problem_is_served_or_refused_in_words(problem: str) -> None:
 
 
 def walk(oracle: Oracle, runs: Runs, theta: Tensor, other: Oracle | None = None) -> list[Tensor]:
-    """Iterates of linear scalarization, and the values that it saw; `other` continues after two of three
-    steps from what was saved.
-    """
+    """Iterates and values of linear scalarization; `other` continues after two of three steps."""
     seen: list[Tensor] = []
     algorithm = LS(step_size=0.01)
     state = loop.first_state(oracle, algorithm, {}, theta, runs, 3)
@@ -99,9 +97,7 @@ def walk(oracle: Oracle, runs: Runs, theta: Tensor, other: Oracle | None = None)
 
 @every_problem
 def test_a_run_alone_is_a_run_in_a_batch(problem: str) -> None:
-    """Samples, states and steps of each run, with its number of the whole job; and to the bit where another
-    oracle continues in the middle.
-    """
+    """Samples, states and steps of each run; to the bit where another oracle continues in the middle."""
     small = cases.small_problem(problem)
     runs = cases.few_runs(small)
     for name in served(problem):
@@ -118,7 +114,7 @@ def test_a_run_alone_is_a_run_in_a_batch(problem: str) -> None:
 
 @every
 def test_draws_do_not_depend_on_how_many_are_drawn(name: str) -> None:
-    """Samples and steps of the first n of 100 seeds are the same whether 100 or n are asked for."""
+    """Samples and steps of the first n of 100 seeds are the same in a job of 100 and in one of n."""
     problem = next(p for p in cases.different_problems() if name in served(p))
     small = cases.small_problem(problem)
     preference = cases.few_runs(small).all[:1]
@@ -186,5 +182,5 @@ def test_points_keep_to_the_spec(problem: str) -> None:
             bent = (ahead - behind) / (2 * h)
             apart = (oracle.at(theta, state, 0).hvp(w, v) - bent)[smooth].abs().max()
             assert apart <= 1e-4 * (1 + bent.abs().max()), name
-        found = (point.vjp(w) * v).sum(1)
-        torch.testing.assert_close(found, slope, rtol=1e-4, atol=1e-4, msg=cases.said(name))
+        products = (point.vjp(w) * v).sum(1)
+        torch.testing.assert_close(products, slope, rtol=1e-4, atol=1e-4, msg=cases.said(name))

@@ -1,4 +1,4 @@
-"""What every problem of conf/problem keeps to. Those that are served in parts alone (batches, clients, two
+"""Rules of every problem of conf/problem. Those that are served in parts alone (batches, clients, two
 levels) are tried through their oracles, in `test_oracle.py`.
 """
 
@@ -56,7 +56,7 @@ COUNTS = (1, 2, 3, 7, 15, 16, 17, 31, 64, 100)  # torch draws blocks of 16 and m
 
 @every
 def test_starts_do_not_depend_on_how_many_are_drawn(name: str) -> None:
-    """Those of the first n of 100 seeds are the same whether 100 or n are asked for."""
+    """Starts of the first n of 100 seeds are the same in a job of 100 and in one of n."""
     problem = cases.small_problem(name)
     runs = Runs.product(cases.few_runs(problem).all[:1], range(COUNTS[-1]))
     whole = problem.bind(runs).initial(runs)
@@ -83,9 +83,7 @@ FROM_ZERO = {"samples", "masks", "beam"}
 
 @every
 def test_fields_are_validated(name: str) -> None:
-    """A word that is no choice, a number out of range and what is no number are refused with the field's
-    name, before the first step.
-    """
+    """A word that is no choice and a number out of range are refused by name before the first step."""
     problem = cases.small_problem(name)
     runs = cases.few_runs(problem)
     for field in dataclasses.fields(problem):
@@ -153,10 +151,10 @@ def test_slopes_are_those_of_the_values(name: str) -> None:
     def sloped(fn: cases.Function) -> Tensor:
         return (fn(x + h * v) - fn(x - h * v)) / (2 * h)
 
-    found = point.jvp(v)
-    torch.testing.assert_close(found, sloped(problem.values), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close((point.vjp(w) * v).sum(1), (w * found).sum(1), rtol=1e-8, atol=1e-9)
-    torch.testing.assert_close(point.jacobian() @ v.unsqueeze(2), found.unsqueeze(2), rtol=1e-8, atol=1e-9)
+    slopes = point.jvp(v)
+    torch.testing.assert_close(slopes, sloped(problem.values), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close((point.vjp(w) * v).sum(1), (w * slopes).sum(1), rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(point.jacobian() @ v.unsqueeze(2), slopes.unsqueeze(2), rtol=1e-8, atol=1e-9)
     if problem.twice:
         expected = sloped(lambda z: point_of(problem, z).vjp(w))
         torch.testing.assert_close(point.hvp(w, v), expected, rtol=1e-4, atol=1e-4)

@@ -1,4 +1,4 @@
-"""What every space of conf/space keeps to, around an oracle that serves it."""
+"""Rules of every space of conf/space, around an oracle that serves it."""
 
 from __future__ import annotations
 

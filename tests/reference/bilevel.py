@@ -223,7 +223,7 @@ def simplex_qp(A: Array, c: Array, S: int, extra: Array | None = None, tolerance
     B = np.eye(n) if extra is None else np.vstack([np.eye(n), extra])
     ones = (np.arange(n) < S).astype(np.float64)
     scale = float(np.max(np.sum(A**2, axis=0)) + np.max(np.abs(c)))
-    found: list[QP] = []
+    points: list[QP] = []
     for active in (list(W) for size in range(n) for W in combinations(range(len(B)), size)):
         equalities = np.vstack([ones, B[active]])
         U, s, Vt = np.linalg.svd(equalities)
@@ -235,10 +235,10 @@ def simplex_qp(A: Array, c: Array, S: int, extra: Array | None = None, tolerance
         Z = Vt[rank:].T
         if rank < n:
             Ua, sa, Vat = np.linalg.svd(A @ Z, full_matrices=False)
-            kept = sa > 1e-12 * sa[0]
-            Ua = Ua[:, kept]
-            sa = sa[kept]
-            Vat = Vat[kept]
+            nonzero = sa > 1e-12 * sa[0]
+            Ua = Ua[:, nonzero]
+            sa = sa[nonzero]
+            Vat = Vat[nonzero]
             z = z0 + Z @ (Vat.T @ (-(Ua.T @ (A @ z0)) / sa + 0.5 * (Vat @ (Z.T @ c)) / sa**2))
         z[[i for i in active if i < n]] = 0.0
         if np.min(B @ z) < -1e-10 * max(1.0, float(np.max(np.abs(z)))) or np.sum(z[:S]) <= 0.0:
@@ -250,10 +250,10 @@ def simplex_qp(A: Array, c: Array, S: int, extra: Array | None = None, tolerance
         gap = slope - np.vstack([-ones, B[active]]).T @ multipliers
         violation = max(float(np.max(np.abs(gap))), float(np.max(-multipliers[1:], initial=0.0)))
         violation = violation / scale if scale > 0.0 else 0.0
-        found.append(QP(z, float(np.sum((A @ z) ** 2) - c @ z), violation))
-    least = min(point.value for point in found)
+        points.append(QP(z, float(np.sum((A @ z) ** 2) - c @ z), violation))
+    least = min(point.value for point in points)
     best = min(
-        (point for point in found if point.value <= least + 1e-13 * scale), key=lambda point: point.violation
+        (point for point in points if point.value <= least + 1e-13 * scale), key=lambda point: point.violation
     )
     if best.violation > tolerance:
         raise RuntimeError(f"the quadratic program is not solved, violation {best.violation}")

@@ -1,6 +1,4 @@
-"""What the reference loops share: the trajectory record, projections, the min-norm point,
-rays and preferences.
-"""
+"""Shared parts of the reference loops: trajectories, projections, the min-norm point, rays."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

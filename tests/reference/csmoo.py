@@ -12,7 +12,7 @@ its KKT equations, so that one answer does not hang on the tolerance of the othe
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import clarabel
 import numpy as np
@@ -534,35 +534,9 @@ def basic(
     )
 
 
-def csmoo1(
-    oracle: Oracle,
-    x0: ArrayLike,
-    start_values: Array,
-    region: Region,
-    *,
-    lam: ArrayLike,
-    z: ArrayLike,
-    steps: int,
-    tau: ArrayLike,
-    rho: Callable[[int], float] = RHO,
-    gamma: Callable[[int], float] = GAMMA,
-    blocks: Blocks | None = None,
-) -> Path:
-    """(11) where feasible, else (13)."""
-    return basic(
-        oracle,
-        x0,
-        start_values,
-        region,
-        lam=lam,
-        z=z,
-        steps=steps,
-        tau=tau,
-        rho=rho,
-        gamma=gamma,
-        blocks=blocks,
-        recover=True,
-    )
+def csmoo1(oracle: Oracle, x0: ArrayLike, start_values: Array, region: Region, **options: Any) -> Path:
+    """(11) where feasible, else (13); options are those of `basic`."""
+    return basic(oracle, x0, start_values, region, recover=True, **options)
 
 
 def csmoo2(

@@ -227,12 +227,12 @@ def fedfv(theta: Array, thetas: Array, ell: Array, eta: float, state: State, opt
     m = len(ell)
     u = thetas - theta
     order = [int(i) for i in np.argsort(ell, kind="stable")]
-    kept = order[int(np.ceil((m - 1) * (1.0 - options["alpha"]) - 1e-9)) :]
+    chosen = order[int(np.ceil((m - 1) * (1.0 - options["alpha"]) - 1e-9)) :]
     total = np.zeros_like(theta)
     for i in range(m):
         v = u[i].copy()
         for j in order:
-            if i not in kept and j != i and u[j] @ v < 0.0:
+            if i not in chosen and j != i and u[j] @ v < 0.0:
                 v = v - (u[j] @ v) / (u[j] @ u[j]) * u[j]
         total = total + v
     g = total / m

@@ -91,20 +91,20 @@ def hessian_product(net: nn.Module, x: Tensor, y: Tensor, w: Tensor, v: Tensor) 
 
 def jacobian(net: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Losses (M,) and their gradients (M, P), one backward pass each."""
-    found = losses(net, x, y)
+    values = losses(net, x, y)
     parameters = list(net.parameters())
     rows = [
-        flat(torch.autograd.grad(f, parameters, retain_graph=True, allow_unused=True), net) for f in found
+        flat(torch.autograd.grad(f, parameters, retain_graph=True, allow_unused=True), net) for f in values
     ]
-    return torch.stack([f.detach() for f in found]), torch.stack(rows)
+    return torch.stack([f.detach() for f in values]), torch.stack(rows)
 
 
 def weighted(net: nn.Module, x: Tensor, y: Tensor, w: Array) -> tuple[Array, Tensor]:
     """Losses and the gradient of their weighted sum, one backward pass."""
-    found = losses(net, x, y)
-    total = torch.stack([float(a) * f for a, f in zip(w, found, strict=True)]).sum()
+    values = losses(net, x, y)
+    total = torch.stack([float(a) * f for a, f in zip(w, values, strict=True)]).sum()
     g = torch.autograd.grad(total, list(net.parameters()), allow_unused=True)
-    return np.array([f.item() for f in found]), flat(g, net)
+    return np.array([f.item() for f in values]), flat(g, net)
 
 
 class Run:
@@ -194,7 +194,7 @@ def ferero_code(
     c_h: float,
     tolerance: float,
 ) -> Trajectory:
-    """What the public code runs: weights of the whole batch normalised by sum |w|, lf fresh at every step."""
+    """The public code: weights of the whole batch normalised by sum |w|, lf fresh at every step."""
     S = _rows(ray)
     run = Run(net, x0, data)
     lh = 1.0

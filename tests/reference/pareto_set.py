@@ -86,7 +86,7 @@ def train(
     problem: Problem, network: Network, rule: Rule, draws: list[Array], preferences: Array, lr: float
 ) -> Training:
     """One update for each set of preferences (K, M) in `draws`, then the answers at `preferences`."""
-    found = Training()
+    training = Training()
     flat = np.concatenate([part.ravel() for layer in network.layers for part in layer])
     first = np.zeros_like(flat)
     second = np.zeros_like(flat)
@@ -105,10 +105,10 @@ def train(
         corrected = first / (1 - 0.9**t)
         flat = flat - lr * corrected / (np.sqrt(second / (1 - 0.999**t)) + 1e-8)
         network = _filled(network, flat)
-        found.parameters.append(flat.copy())
-        found.points.append(np.array(points))
-    found.answers = np.array([network.at(w)[0] for w in preferences])
-    return found
+        training.parameters.append(flat.copy())
+        training.points.append(np.array(points))
+    training.answers = np.array([network.at(w)[0] for w in preferences])
+    return training
 
 
 def _filled(network: Network, flat: Array) -> Network:

@@ -89,8 +89,8 @@ def exact(name: str, J: Tensor) -> Tensor:
 )
 def test_projections_are_those_of_rational_numbers(name: str, P: int, dtype: torch.dtype, gap: float) -> None:
     batch = torch.stack([opposed(P, seed, gap, dtype) for seed in range(8)])
-    found, _ = answer(name, batch)
-    for d, J in zip(found, batch.double(), strict=True):
+    directions, _ = answer(name, batch)
+    for d, J in zip(directions, batch.double(), strict=True):
         size = J.norm(dim=1).max()
         assert (d - exact(name, J)).norm() <= 1e-3 * size
         assert (J @ d).min() >= -(1e-4 if dtype == F32 else 1e-6) * size**2
@@ -100,9 +100,9 @@ def test_projections_are_those_of_rational_numbers(name: str, P: int, dtype: tor
 
 def test_a_row_of_length_zero_keeps_its_weight() -> None:
     J = torch.cat([opposed(3, 0, 1e-7, F64), torch.zeros(1, 3, dtype=F64)])
-    found = nearest(J, torch.eye(4, dtype=F64))
-    assert torch.equal(found.x[:, 3], torch.eye(4, dtype=F64)[3])
-    assert not found.failed
+    solution = nearest(J, torch.eye(4, dtype=F64))
+    assert torch.equal(solution.x[:, 3], torch.eye(4, dtype=F64)[3])
+    assert not solution.failed
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -231,13 +231,13 @@ KINDS = ["random", "strong", "weak", "strictly weak"]
 
 def each(kind: str, dtype: torch.dtype) -> list[tuple[Tensor, float]]:
     """Matrices and their sizes (the longest row)."""
-    found = []
+    batches = []
     for M, P, rank in SHAPES:
         for scale in SCALES if (M, rank) == (9, 5) else [1.0]:
             g = torch.Generator().manual_seed(100 * M + rank)
             J = (scale * matrix(kind, M, P, rank, g)).to(dtype)
-            found.append((J, float(J.double().norm(dim=1).max())))
-    return found
+            batches.append((J, float(J.double().norm(dim=1).max())))
+    return batches
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -317,10 +317,7 @@ def balanced(M: int, P: int, g: torch.Generator) -> Tensor:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(
-    "name",
-    [*CANCELLING, "imtl_g", "config", "aligned_mtl"],
-)
+@pytest.mark.parametrize("name", [*CANCELLING, "imtl_g", "config", "aligned_mtl"])
 @pytest.mark.parametrize("rows", [collinear, crossed, pairs, repeated, with_zeros, low_rank, balanced])
 def test_a_direction_does_not_depend_on_the_order_of_the_rows(
     rows: Callable[[int, int, torch.Generator], Tensor], name: str, dtype: torch.dtype

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from mobench.errors import ConfigError
 from mobench.kernels import compiled
 from mobench.solvers import TOLERANCE, Solution, qp
 from mobench.solvers.dual import Dual, ferero_dual
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, process
 from tests.solvers.test_subproblem_qp import gram, jacobian
 
 
@@ -83,23 +82,15 @@ def test_imported_at_the_first_solve_and_kept_where_it_can_be(folder: str, tmp_p
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     env |= {"PYTHONDONTWRITEBYTECODE": "1", "MOBENCH_CACHE": str(tmp_path / folder)}
     for turn in range(2 if folder == "cache" else 1):
-        done = subprocess.run(
-            [sys.executable, "-c", LATE],
-            cwd=REPOSITORY,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        done = process([sys.executable, "-c", LATE], 300, cwd=REPOSITORY, env=env)
         assert done.returncode == 0, done.stderr
         assert done.stdout == "True\n"
-        kept = list(tmp_path.rglob("*.nbc"))
+        cached = list(tmp_path.rglob("*.nbc"))
         if folder == "cache":
-            assert len(kept) == 1
+            assert len(cached) == 1
             assert ("compiling small solvers" in done.stderr) == (turn == 0)
         else:
-            assert kept == []
+            assert cached == []
 
 
 def test_an_installation_without_numba_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

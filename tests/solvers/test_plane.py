@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,21 +15,13 @@ from mobench.kernels import native
 from mobench.solvers import Solution, epo_lp, min_norm, plane, qp
 from mobench.solvers.dual import Dual, ferero_dual
 from mobench.solvers.sector import sector_min_norm
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, process
 
 F64 = torch.float64
 R = 700
 KINDS = [
-    "random",
-    "rank one",
-    "equal",
-    "zero",
-    "one zero",
-    "opposed",
-    "nearly opposed",
-    "scaled",
-    "whole numbers",
-]
+    "random", "rank one", "equal", "zero", "one zero", "opposed", "nearly opposed", "scaled", "whole numbers",
+]  # fmt: skip
 
 
 def numbers(*shape: int, seed: int) -> Tensor:
@@ -68,12 +59,12 @@ def both(monkeypatch: pytest.MonkeyPatch, solve: Callable[[], Solution]) -> tupl
     """Answers of the formulas, and of the compiled functions."""
     calls = native.load(plane.FILE)
     assert calls is not None
-    asked = []
-    monkeypatch.setattr(plane, "native", lambda name: asked.append(name))
+    loaded = []
+    monkeypatch.setattr(plane, "native", lambda name: loaded.append(name))
     formula = solve()
     monkeypatch.setattr(plane, "native", lambda name: calls)
     compiled = solve()
-    assert asked == [plane.FILE]
+    assert loaded == [plane.FILE]
     return formula, compiled
 
 
@@ -175,19 +166,14 @@ print("llvmlite" in sys.modules, "numba" in sys.modules)
 
 @pytest.mark.parametrize("folder", ["file/in/the/way", "cache"])
 def test_loaded_when_it_pays_and_kept_where_it_can_be(folder: str, tmp_path: Path) -> None:
-    """Numba is imported once on a machine, and again for a damaged file; a folder that cannot be written is
-    no error.
-    """
+    """Numba is imported once on a machine, and again for a damaged file; a read-only folder is no error."""
     (tmp_path / "file").write_text("")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     env["MOBENCH_CACHE"] = str(tmp_path / folder)
     for turn in ("first", "kept", "damaged"):
         for file in tmp_path.rglob("*.o") if turn == "damaged" else ():
             file.write_bytes(file.read_bytes()[:3000])
-        line = [sys.executable, "-c", PATIENT]
-        done = subprocess.run(
-            line, cwd=REPOSITORY, env=env, capture_output=True, text=True, timeout=300, check=False
-        )
+        done = process([sys.executable, "-c", PATIENT], 300, cwd=REPOSITORY, env=env)
         assert done.returncode == 0, done.stderr
         new = turn != "kept" or folder != "cache"
         assert done.stdout == f"True {new}\n"

@@ -27,14 +27,14 @@ def gram(R: int, n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, tor
 def test_simplex_against_cvxpy(n: int) -> None:
     K, M, p = gram(4, n)
     for gamma in (0.1, 1.0, 20.0):
-        found = prox_norm(M, p, gamma)
-        assert not found.failed.any()
-        assert found.residual.max() < 1e-11
+        solution = prox_norm(M, p, gamma)
+        assert not solution.failed.any()
+        assert solution.residual.max() < 1e-11
         for r in range(len(p)):
             t = cp.Variable(n)
             aim = cp.norm(K[r].numpy() @ t) + cp.sum_squares(t - p[r].numpy()) / (2 * gamma)
             cp.Problem(cp.Minimize(aim), [t >= 0, cp.sum(t) == 1]).solve(solver="CLARABEL", **TIGHT)
-            np.testing.assert_allclose(found.x[r].numpy(), t.value, atol=1e-5)
+            np.testing.assert_allclose(solution.x[r].numpy(), t.value, atol=1e-5)
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])
@@ -51,23 +51,23 @@ def test_near_a_stationary_point(n: int, shortest: float) -> None:
     rounding = 1e-7 * torch.linalg.matrix_norm(K)  # M = K'K has lost shorter lengths
     for start in (p, lam):
         for gamma in (0.1, 1.0):
-            found = prox_norm(K.mT @ K, start, gamma)
-            assert not found.failed.any()
+            solution = prox_norm(K.mT @ K, start, gamma)
+            assert not solution.failed.any()
 
             def aim(t: torch.Tensor, start: torch.Tensor = start, gamma: float = gamma) -> torch.Tensor:
                 length = torch.linalg.vector_norm(torch.einsum("rkn,rn->rk", K, t), dim=1)
                 return length + (t - start).square().sum(1) / (2 * gamma)
 
-            for other in (start, lam, 0.9 * found.x + 0.1 * lam, 0.9 * found.x + 0.1 * start):
-                assert (aim(found.x) <= aim(other) + rounding).all()
+            for other in (start, lam, 0.9 * solution.x + 0.1 * lam, 0.9 * solution.x + 0.1 * start):
+                assert (aim(solution.x) <= aim(other) + rounding).all()
 
 
 def test_at_a_stationary_point_its_weights_stay() -> None:
     M = torch.tensor([[[1.0, -1.0], [-1.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]], dtype=torch.float64)
     p = torch.tensor([[0.5, 0.5], [0.3, 0.7]], dtype=torch.float64)
-    found = prox_norm(M, p, 1.0)
-    assert torch.equal(found.x, p)
-    assert found.residual.tolist() == [0.0, 0.0]
+    solution = prox_norm(M, p, 1.0)
+    assert torch.equal(solution.x, p)
+    assert solution.residual.tolist() == [0.0, 0.0]
 
 
 def test_gradients_of_very_different_length() -> None:
@@ -76,22 +76,22 @@ def test_gradients_of_very_different_length() -> None:
     K[..., 3] *= 1e7
     p[:, 3] = 0.0
     p = p / p.sum(1, keepdim=True)
-    found = prox_norm(K.mT @ K, p, 1.0)
-    assert not found.failed.any()
-    assert found.residual.max() < 1e-12
-    assert found.x[:, 3].max() < 1e-6
+    solution = prox_norm(K.mT @ K, p, 1.0)
+    assert not solution.failed.any()
+    assert solution.residual.max() < 1e-12
+    assert solution.x[:, 3].max() < 1e-6
 
 
 def test_free_against_cvxpy() -> None:
     K, M, p = gram(4, 4)
     # the first: |K'y| <= 1, so t is in the kernel
     scale = torch.tensor([1e-3, 0.1, 1.0, 10.0], dtype=torch.float64)
-    found = prox_norm_free(M * scale[:, None, None] ** 2, p)
+    weights = prox_norm_free(M * scale[:, None, None] ** 2, p)
     for r in range(4):
         t = cp.Variable(4)
         aim = cp.norm(float(scale[r]) * K[r].numpy() @ t) + cp.sum_squares(t - p[r].numpy()) / 2
         cp.Problem(cp.Minimize(aim)).solve(solver="CLARABEL", **TIGHT)
-        np.testing.assert_allclose(found[r].numpy(), t.value, atol=1e-5)
+        np.testing.assert_allclose(weights[r].numpy(), t.value, atol=1e-5)
 
 
 def test_envelope_is_below_and_touches_at_min_norm_weights_alone() -> None:
@@ -112,21 +112,21 @@ def test_vanishing_norm_and_scales() -> None:
     K = torch.tensor([[[1.0, -1.0], [0.0, 0.0]]], dtype=torch.float64).repeat(3, 1, 1)
     K = K * torch.tensor([1.0, 1e-8, 1e8], dtype=torch.float64)[:, None, None]
     p = torch.tensor([[0.6, 0.4]], dtype=torch.float64).repeat(3, 1)
-    found = prox_norm(K.mT @ K, p, 1.0)
-    assert not found.failed.any()
+    solution = prox_norm(K.mT @ K, p, 1.0)
+    assert not solution.failed.any()
     np.testing.assert_allclose(
-        found.x[0].numpy(), [0.5, 0.5], atol=1e-12
+        solution.x[0].numpy(), [0.5, 0.5], atol=1e-12
     )  # |Kt| = |t_1 - t_2| is steeper than the other term
-    np.testing.assert_allclose(found.x[1].numpy(), [0.6, 0.4], atol=1e-7)
-    np.testing.assert_allclose(found.x[2].numpy(), [0.5, 0.5], atol=1e-12)
+    np.testing.assert_allclose(solution.x[1].numpy(), [0.6, 0.4], atol=1e-7)
+    np.testing.assert_allclose(solution.x[2].numpy(), [0.5, 0.5], atol=1e-12)
 
 
 def test_a_run_that_is_not_finite_hurts_no_other() -> None:
     _, M, p = gram(3, 3)
     alone = prox_norm(M[:1], p[:1], 1.0).x
     M[1] = torch.nan
-    found = prox_norm(M, p, 1.0)
-    assert torch.isnan(found.x[1]).all()
-    assert not found.failed.any()  # a run that has diverged is no failure of the solver
-    torch.testing.assert_close(found.x[:1], alone, rtol=0, atol=1e-13)
+    solution = prox_norm(M, p, 1.0)
+    assert torch.isnan(solution.x[1]).all()
+    assert not solution.failed.any()  # a run that has diverged is no failure of the solver
+    torch.testing.assert_close(solution.x[:1], alone, rtol=0, atol=1e-13)
     assert torch.isnan(prox_norm_free(M, p)[1]).all()

@@ -39,9 +39,7 @@ def rows_of(U: Tensor, v: Tensor, F: Tensor, objectives: bool) -> np.ndarray:
 @pytest.mark.parametrize("kind", ["random", "rank one", "nearly stationary", "scaled"])
 @pytest.mark.parametrize(("M", "L"), [(2, 1), (2, 7), (2, 90), (3, 90), (5, 70)])
 def test_shortest_direction(M: int, L: int, kind: str, objectives: bool) -> None:
-    """|J'w| is the least one over all active rows: an active-set method in NumPy that sees them all, and the
-    optimality of w itself: no row is nearer to 0 along J'w.
-    """
+    """|J'w| is the least over all active rows, by an active-set method in NumPy; no row is nearer to 0."""
     R = 20
     U = rays(L, M, 1)
     v = U[torch.arange(R) % L] if L > 1 else rays(R, M, 2)

@@ -15,16 +15,9 @@ from mobench.solvers.qp import LIMITS
 
 DTYPE = torch.float64
 FAMILIES = [
-    "random",
-    "low rank",
-    "rank one",
-    "duplicated",
-    "zero row",
-    "opposed",
-    "stationary",
-    "scaled rows",
+    "random", "low rank", "rank one", "duplicated", "zero row", "opposed", "stationary", "scaled rows",
     "acute",
-]
+]  # fmt: skip
 MODES = ["balance", "descent", "unrestricted"]
 
 

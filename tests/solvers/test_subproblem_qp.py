@@ -1,6 +1,4 @@
-"""The QP solvers: certificates on every kind of degenerate Jacobian, outside values, invariances,
-failures.
-"""
+"""The QP solvers: certificates on degenerate Jacobians, outside values, invariances, failures."""
 
 import sys
 from fractions import Fraction
@@ -104,7 +102,7 @@ def every_program(R: int, n: int, rank: int) -> dict[str, dict]:
     off[:, 0].abs_()
     last = torch.arange(n) == n - 1
     highest = torch.where(last, -uniform(g, R, n), torch.inf)
-    found = {
+    programs = {
         "simplex": {"b": b, "a": ones},
         "weighted": {"b": b, "a": a, "r": r},
         "zero weights": {"b": inside, "a": a * (torch.arange(n) % 2 == 0), "r": r},
@@ -148,7 +146,7 @@ def every_program(R: int, n: int, rank: int) -> dict[str, dict]:
             "r": 0 * r if n > 2 else None,
         },
     }
-    return {kind: {"Q": Q} | p for kind, p in found.items()}
+    return {kind: {"Q": Q} | p for kind, p in programs.items()}
 
 
 def programs(kind: str, R: int, n: int, rank: int) -> dict:
@@ -324,9 +322,7 @@ def test_projection_onto_the_dual_cone(family, n):
 
 
 def exact_minimum(Q, b, a, r, lower, upper):
-    """The minimum and a minimiser in rational arithmetic:
-    the best of the stationary points of all active sets.
-    """
+    """The minimum and a minimiser in rational arithmetic: the best stationary point of all active sets."""
     n = len(b)
     best = None
     for state in product((None, lower, upper), repeat=n):
@@ -410,10 +406,10 @@ def test_bounds_of_all_kinds_against_rational_arithmetic(linear, equality):
             rows = [fractions(row) for row in Q[i]]
             p = fractions(b[i])
             r = Fraction(float(arguments[1][i])) if equality else None
-            found = exact_minimum(rows, p, fractions(a[i]), r, fractions(lower[i]), fractions(upper[i]))
-            if found is None:  # r is rounded: a point with all its variables at bounds misses it
+            minimum = exact_minimum(rows, p, fractions(a[i]), r, fractions(lower[i]), fractions(upper[i]))
+            if minimum is None:  # r is rounded: a point with all its variables at bounds misses it
                 continue
-            value, best = found
+            value, best = minimum
             lengths = [abs(float(x)) * float(Q[i, k, k]) ** 0.5 for k, x in enumerate(best)]
             terms = sum(lengths) ** 2 + sum(abs(float(s * t)) for s, t in zip(p, best, strict=True))
             off = abs(float(energy(rows, p, fractions(solution.x[i])) - value))
@@ -592,9 +588,7 @@ def test_certificate_sees_every_kind_of_error():
 
 
 def test_variables_outside_the_equality_have_units_of_their_own():
-    """x_i -> x_i / S_i where a_i = 0 changes neither the answer nor what the certificate says of a wrong
-    one.
-    """
+    """x_i -> x_i / S_i where a_i = 0 changes neither the answer nor the certificate of a wrong one."""
     for n, out in ((3, 1), (6, 3), (9, 5)):
         g = torch.Generator().manual_seed(n)
         Q = gram(normal(g, 40, n, n + 2))
@@ -698,8 +692,8 @@ def test_a_short_row_beside_a_linear_term(n):
     assert_solved(solution, 1e-12)
     assert qp_residual(solution.x, gram(J), b, a).max() < 1e-12
     Q = torch.diag(torch.tensor([1e-12, 1.0, 1.0], dtype=DTYPE))[None]
-    found = qp(Q, torch.tensor([[0.1, 0.5, 0.3]], dtype=DTYPE), a[:1, :3])
-    assert torch.allclose(found.x, torch.tensor([[0.4, 0.4, 0.2]], dtype=DTYPE), atol=1e-10)
+    optimum = qp(Q, torch.tensor([[0.1, 0.5, 0.3]], dtype=DTYPE), a[:1, :3])
+    assert torch.allclose(optimum.x, torch.tensor([[0.4, 0.4, 0.2]], dtype=DTYPE), atol=1e-10)
 
 
 def test_two_variables_without_an_equality_or_a_pull():

@@ -1,6 +1,4 @@
-"""The solver of CSMOO's surrogates: certificates on every kind of program, two references, invariances,
-failures.
-"""
+"""The solver of CSMOO's surrogates: certificates, two references, invariances, failures."""
 
 import sys
 from dataclasses import replace
@@ -22,23 +20,10 @@ DTYPE = torch.float64
 SETS: dict[str, Set] = {"free": Free(), "box": Box(-2.0, 2.0), "ball": Ball(2.0)}
 SHAPES = [(1, 1, 0), (1, 2, 2), (2, 2, 0), (2, 3, 3), (8, 2, 2), (8, 1, 4), (200, 3, 3)]  # P, M, N
 FAMILIES = [
-    "random",
-    "infeasible",
-    "nearly",
-    "duplicated",
-    "zero rows",
-    "collinear",
-    "active",
-    "pinned",
-    "scaled rows",
-    "scaled runs",
-    "other units",
-    "boundary",
-    "moving",
-    "different tau",
-    "far",
+    "random", "infeasible", "nearly", "duplicated", "zero rows", "collinear", "active", "pinned",
+    "scaled rows", "scaled runs", "other units", "boundary", "moving", "different tau", "far",
     "objective only",
-]
+]  # fmt: skip
 
 
 def normal(g: torch.Generator, *shape: int) -> Tensor:
@@ -255,11 +240,11 @@ def test_values_of_infeasible_and_feasible_programs_agree_with_13(kind):
         value = relaxed_value(p)
         assert torch.equal(s.infeasible, value > 0)
         assert (s.infeasible.sum() > 2) & ((~s.infeasible).sum() > 2)
-        found = s.infeasible
-        assert torch.allclose(s.worst[found], value[found], rtol=0, atol=1e-8)
-        assert torch.allclose(s.mu[found].sum(1), torch.ones(int(found.sum()), dtype=DTYPE))
+        infeasible = s.infeasible
+        assert torch.allclose(s.worst[infeasible], value[infeasible], rtol=0, atol=1e-8)
+        assert torch.allclose(s.mu[infeasible].sum(1), torch.ones(int(infeasible.sum()), dtype=DTYPE))
         below = dual(p, s.mu, relaxed=True)[0]  # a lower bound of (13), as anybody may compute it
-        assert (below[found] > 0).all()
+        assert (below[infeasible] > 0).all()
 
 
 @pytest.mark.parametrize("kind", SETS)
@@ -559,7 +544,7 @@ def test_a_slack_without_curvature_hides_no_violation(constant: float) -> None:
     slopes = torch.tensor([[1.0, 5.0], [-1.0, 0.0], [-1.0, 0.0], [0.0, -1.0]], dtype=torch.float64)
     tau_y = torch.full((4, 2), 0.08, dtype=torch.float64)
     tau_y[1:, 1] = 0.0
-    found = solve_surrogate(
+    solution = solve_surrogate(
         Surrogate(
             c=torch.tensor([[constant, 1.0, 0.5]], dtype=torch.float64),
             rows=torch.tensor([[[0.01], [-0.01], [0.02]]], dtype=torch.float64),
@@ -571,11 +556,11 @@ def test_a_slack_without_curvature_hides_no_violation(constant: float) -> None:
             X=Box(-5.0, 5.0),
         )
     )
-    assert not found.infeasible.any()
+    assert not solution.infeasible.any()
     if constant > 6.25:
-        assert found.failed.all()
-        assert found.residual.min() > 0.1
-        assert found.dy.isnan().all()
+        assert solution.failed.all()
+        assert solution.residual.min() > 0.1
+        assert solution.dy.isnan().all()
     else:
-        assert not found.failed.any()
-        assert found.worst.max() < 1e-9
+        assert not solution.failed.any()
+        assert solution.worst.max() < 1e-9
