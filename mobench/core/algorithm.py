@@ -104,6 +104,11 @@ class Algorithm(ABC):
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     # as of a problem: fields added later, with the value that earlier jobs had
     added_fields: ClassVar[Mapping[str, Any]] = {"optimizer": "sgd"}
+    # what the message says about a field that is no number
+    hints: ClassVar[Mapping[str, str]] = {
+        "step_decay": " It is the exponent b of alpha_t = step_size / (step_offset + t)^b; a schedule of "
+        "torch.optim goes with mobench.Balanced, in a training loop of your own."
+    }
 
     step_size: Real = 0.1
     step_decay: Real = 0.0

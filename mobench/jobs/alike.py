@@ -54,14 +54,14 @@ def alike(job: Job) -> Alike | None:
         return None
     variants = job.runs.variant
     seeds = job.runs.seeds.tolist()
-    named = list(zip(seeds, [0] * len(seeds) if variants is None else variants.tolist(), strict=True))
+    keys = list(zip(seeds, [0] * len(seeds) if variants is None else variants.tolist(), strict=True))
     places: dict[tuple[int, int], int] = {}
-    group = [places.setdefault(name, len(places)) for name in named]
-    if len(places) == len(named):
+    group = [places.setdefault(name, len(places)) for name in keys]
+    if len(places) == len(keys):
         return None
     which = [group.index(g) for g in range(len(places))]
-    found = Alike(_some(job, which), torch.tensor(group, device=job.device))
-    return found if _equal(_first(job), found.spread(_first(found.job))) else None
+    alike = Alike(_some(job, which), torch.tensor(group, device=job.device))
+    return alike if _equal(_first(job), alike.spread(_first(alike.job))) else None
 
 
 def _some(job: Job, which: list[int]) -> Job:

@@ -67,8 +67,8 @@ def make_job(plain: dict[str, Any]) -> Job:
 
 def _variant(part: Part, values: Mapping[str, Any]) -> Algorithm:
     """Builds the algorithm with other values of some fields."""
-    found: Algorithm = dataclasses.replace(part, arguments={**part.arguments, **values}).build()
-    return found
+    algorithm: Algorithm = dataclasses.replace(part, arguments={**part.arguments, **values}).build()
+    return algorithm
 
 
 def _check_outputs(algorithm: Algorithm) -> None:

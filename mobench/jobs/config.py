@@ -110,9 +110,9 @@ class JobConfig:
     @property
     def own_classes(self) -> dict[str, type]:
         """Classes outside of mobench, and where they are named: {"problem": my_parts.Ellipsoids}."""
-        named = [part for group in self.parts.values() for part in group.parts()]
-        own = [part for part in named if not part.target.startswith("mobench.")]
-        return {part.where: part.cls for part in own if is_own(part.cls)}
+        parts = [part for group in self.parts.values() for part in group.parts()]
+        outside = [part for part in parts if not part.target.startswith("mobench.")]
+        return {part.where: part.cls for part in outside if is_own(part.cls)}
 
 
 def _settings(kind: type[Any], node: Mapping[str, Any]) -> Any:
@@ -140,19 +140,19 @@ def _faults(group: str, part: Any) -> list[str]:
     if not isinstance(part, Part):
         raise ConfigError(_without_target(group, part))
     base = part_types()[group]
-    found = []
+    faults = []
     if not issubclass(part.cls, base):  # before anything is built
-        found.append(f"{group}._target_ is {part.cls.__name__}, which is not a mobench {base.__name__}.")
-    return found + [fault for inner in part.parts() for fault in inner.faults()]
+        faults.append(f"{group}._target_ is {part.cls.__name__}, which is not a mobench {base.__name__}.")
+    return faults + [fault for inner in part.parts() for fault in inner.faults()]
 
 
 def _without_target(group: str, node: Any) -> str:
     """Returns the message for a group that builds nothing: its file names no class, or nothing was chosen."""
     if not node:
         return f"{group} is not set, or its file is empty; choose {group}=one of {', '.join(choices(group))}."
-    found = f"only {', '.join(map(str, node))}" if isinstance(node, Mapping) else f"but is {node!r}"
+    instead = f"only {', '.join(map(str, node))}" if isinstance(node, Mapping) else f"but is {node!r}"
     return (
-        f"{group} has no _target_, {found}: its YAML file must name its class, e.g. "
+        f"{group} has no _target_, {instead}: its YAML file must name its class, e.g. "
         f"`_target_: my_parts.My{group.capitalize()}`, and its fields as `key: value` lines."
     )
 

@@ -52,10 +52,10 @@ def _place(error: Exception, job: Job) -> str:
     """File and line of the user's own code where it was raised, "" if it has no part in it."""
     tops = {cls.__module__.partition(".")[0] for cls in job.config.own_classes.values()}
     frames = traceback.walk_tb(error.__traceback__)
-    found = [(f, line) for f, line in frames if str(f.f_globals.get("__name__")).partition(".")[0] in tops]
-    if not found:
+    users = [(f, line) for f, line in frames if str(f.f_globals.get("__name__")).partition(".")[0] in tops]
+    if not users:
         return ""
-    frame, line = found[-1]
+    frame, line = users[-1]
     return f" ({frame.f_code.co_filename}:{line}, in {frame.f_code.co_qualname})"
 
 
@@ -80,14 +80,14 @@ def unsolved(state: dict[str, Any]) -> list[dict[str, Any]]:
     """The runs that ended with a failed solve: run, the step whose solve it was, its residual
     (None if there is none), and whether the program is proved to have no solution.
     """
-    found = []
+    listed = []
     for run in state["fail"].nonzero().squeeze(1).tolist():
         kkt = float(state["kkt"][run])
         residual = kkt if 0 <= kkt < math.inf else None
         step = int(state["stopped"][run])
         proved = bool(state["unsolvable"][run])
-        found.append({"run": run, "step": step, "residual": residual, "no_solution": proved})
-    return found
+        listed.append({"run": run, "step": step, "residual": residual, "no_solution": proved})
+    return listed
 
 
 def too_many_failed(job: Job, unsolved: list[dict[str, Any]]) -> str | None:

@@ -229,8 +229,8 @@ class _Walk:
             return [kind, self(value.func)]
         if isinstance(value, dataclasses.Field):
             values = (value.default, value.default_factory)
-            named = repr((value.name, value.init, value.kw_only is True)).encode()  # MISSING in a ClassVar
-            return [named, *(b"none" if v is dataclasses.MISSING else self._attribute(v) for v in values)]
+            spelled = repr((value.name, value.init, value.kw_only is True)).encode()  # MISSING in a ClassVar
+            return [spelled, *(b"none" if v is dataclasses.MISSING else self._attribute(v) for v in values)]
         return [kind, *self._stored(value)]
 
     def _inside(self, text: str) -> str:

@@ -77,9 +77,9 @@ class Job:
         list that it comes from, which decide nothing about its rows.
         """
         config = dataclasses.replace(self.config, plain={**plain, "rerun": self.config.rerun})
-        found = dataclasses.replace(self, config=config)
-        found.__dict__["identity"] = self.identity
-        return found
+        job = dataclasses.replace(self, config=config)
+        job.__dict__["identity"] = self.identity
+        return job
 
     def oracle(self, runs: Runs | None = None) -> Oracle:
         """Returns a new oracle of all runs, or of the given ones."""
@@ -150,24 +150,24 @@ class Job:
 
 def _takers(spec: Spec) -> str:
     """Returns the methods of the project that take as many constraints of this kind."""
-    found = []
+    methods = []
     for name, cls in _algorithms(conf_dir()).items():
         low, high = cls.constraints
         fits = low <= spec.N and (high is None or high >= spec.N)
         if fits and (spec.N == 0 or cls.constraint_kind in (None, spec.constraint_kind)):
-            found.append(name)
+            methods.append(name)
     what = "without constraints" if spec.N == 0 else f"with N={spec.N}"
-    return f"\nMethods that fit a problem {what}: {', '.join(found)}."
+    return f"\nMethods that fit a problem {what}: {', '.join(methods)}."
 
 
 @cache
 def _algorithms(folder: Path) -> dict[str, type[Algorithm]]:
     """The classes of the project's algorithms."""
-    found = {}
+    classes = {}
     for name in choices("algorithm"):
         node = yaml.safe_load((folder / "algorithm" / f"{name}.yaml").read_text(encoding="utf-8"))
-        found[name] = cast(type[Algorithm], load_class(str(node[TARGET]), f"algorithm={name}"))
-    return found
+        classes[name] = cast(type[Algorithm], load_class(str(node[TARGET]), f"algorithm={name}"))
+    return classes
 
 
 def check_device(name: str) -> None:
@@ -176,9 +176,9 @@ def check_device(name: str) -> None:
         return
     count = torch.cuda.device_count()
     if int(name.partition(":")[2] or 0) >= count:
-        found = f"only {count}" if count else "no CUDA device"
+        available = f"only {count}" if count else "no CUDA device"
         raise ConfigError(
-            f"hardware.device={name} was requested, but torch finds {found}; choose hardware=cpu."
+            f"hardware.device={name} was requested, but torch finds {available}; choose hardware=cpu."
         )
 
 
@@ -210,15 +210,15 @@ def identity(job: Job) -> dict[str, Any]:
     config = job.config
     # a layer that is not chosen is not named, nor a switch at its default: jobs from before there were any
     # keep their rows
-    found = {key: config.plain[key] for key in HASHED} | config.parts
+    entries = {key: config.plain[key] for key in HASHED} | config.parts
     if config.hardware.tf32:
-        found["tf32"] = True
+        entries["tf32"] = True
     if config.hardware.part is not None:  # some of the preferences
-        found["part"] = list(config.hardware.part)
+        entries["part"] = list(config.hardware.part)
     switches = [("measures", True), ("certificates", True), ("code", None)]
-    found["record"] = {
+    entries["record"] = {
         k: v
-        for k, v in found["record"].items()
+        for k, v in entries["record"].items()
         if (k, v) not in switches and k != "hypervolume_seconds"  # which changes no row
     }
     for group, part in config.parts.items():
@@ -229,20 +229,20 @@ def identity(job: Job) -> dict[str, Any]:
             for k, v in part.arguments.items()
             if not (k in unsaid and v == unsaid[k]) and k not in execution
         }
-        found[group] = dataclasses.replace(part, arguments=arguments)
-    named = [part for group in config.parts.keys() - {"algorithm"} for part in found[group].parts()]
-    versions = {part.where: part.cls.version for part in named}
+        entries[group] = dataclasses.replace(part, arguments=arguments)
+    parts = [part for group in config.parts.keys() - {"algorithm"} for part in entries[group].parts()]
+    versions = {part.where: part.cls.version for part in parts}
     versions |= {"problem": type(job.problem).version, "algorithm": type(job.algorithm).version}
     if job.varied:
         # pairs, because the order of the keys numbers the runs
-        found["vary"] = [[name, [float(v) for v in values]] for name, values in config.vary.items()]
+        entries["vary"] = [[name, [float(v) for v in values]] for name, values in config.vary.items()]
         if config.vary_jointly:
-            found["vary_jointly"] = True
+            entries["vary_jointly"] = True
     # what the preferences resolve to, so that `preferences=4` and the same rays in degrees are one job
-    found["preferences"] = [[round(x, 12) for x in row] for row in job.runs.all.tolist()]
+    entries["preferences"] = [[round(x, 12) for x in row] for row in job.runs.all.tolist()]
     if job.code:  # mobench's own classes are known by their version
-        found["code"] = job.code
-    return {**folded(found, _named), "device": REFERENCE, "versions": versions}
+        entries["code"] = job.code
+    return {**folded(entries, _named), "device": REFERENCE, "versions": versions}
 
 
 def _named(part: Part, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -48,11 +48,11 @@ def places_of(job: mobench.jobs.job.Job, root: Path | None = None) -> tuple[JobF
         StoreError: `root` is of an older mobench.
     """
     refuse_older(root or outputs_root())
-    own, kept = (place / "runs" / job.key for place in (root or outputs_root(), results_root()))
-    return JobFolder(own), JobFolder(kept)
+    trained, archived = (place / "runs" / job.key for place in (root or outputs_root(), results_root()))
+    return JobFolder(trained), JobFolder(archived)
 
 
 def folder_of(job: mobench.jobs.job.Job, root: Path | None = None) -> JobFolder:
     """The first of both, or the second if rows are kept there alone."""
-    own, kept = places_of(job, root)
-    return kept if kept.done and not own.done and not job.config.rerun else own
+    trained, archived = places_of(job, root)
+    return archived if archived.done and not trained.done and not job.config.rerun else trained

@@ -82,7 +82,7 @@ def parts_of(job: Job) -> list[Job]:
     ]
 
 
-def named(part: Job) -> str:
+def title_of(part: Job) -> str:
     """Returns what messages call a part."""
     seeds = ", ".join(map(str, part.config.seeds))
     if part.config.hardware.part is None:
@@ -108,11 +108,11 @@ class Piece:
     def numbers(self, runs: np.ndarray) -> np.ndarray:
         """Returns the numbers in the whole job of runs of this part: seeds are the fastest axis of both."""
         everyone = list(self.whole.config.seeds)
-        own = self.job.runs
-        place = np.array([everyone.index(seed) for seed in own.seeds.tolist()])
-        first = own.index.numpy()
-        if own.variant is not None:
-            first = first + own.variant.numpy() * len(own.all)
+        part_runs = self.job.runs
+        place = np.array([everyone.index(seed) for seed in part_runs.seeds.tolist()])
+        first = part_runs.index.numpy()
+        if part_runs.variant is not None:
+            first = first + part_runs.variant.numpy() * len(part_runs.all)
         numbers: np.ndarray = (first * len(everyone) + place)[runs]
         return numbers
 
@@ -164,12 +164,12 @@ def _stacked(frames: Sequence[pd.DataFrame], by: list[str]) -> pd.DataFrame:
 
 def _solutions(job: Job, pieces: Sequence[Piece]) -> dict[str, np.ndarray]:
     """Returns the decision variables of all runs, (R, P) for each output rule."""
-    found: dict[str, np.ndarray] = {}
+    solutions: dict[str, np.ndarray] = {}
     for piece in pieces:
         for name, values in piece.folder.solutions().items():
-            whole = found.setdefault(name, np.empty((len(job.runs), values.shape[1]), values.dtype))
+            whole = solutions.setdefault(name, np.empty((len(job.runs), values.shape[1]), values.dtype))
             whole[piece.numbers(np.arange(len(values)))] = values
-    return found
+    return solutions
 
 
 def _meta(job: Job, pieces: Sequence[Piece], metas: Sequence[dict[str, Any]]) -> dict[str, Any]:

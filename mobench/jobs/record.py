@@ -78,8 +78,8 @@ class Recorder:
     def load(self, job: Job, state: dict[str, Any]) -> None:
         """From the checkpoint."""
         self.steps = list(state["steps"])
-        kept = {name: values for name, values in state["columns"].items() if not _follows(job, name)}
-        self.columns = {name: list(values.unbind(0)) for name, values in kept.items()}
+        recorded = {name: values for name, values in state["columns"].items() if not _follows(job, name)}
+        self.columns = {name: list(values.unbind(0)) for name, values in recorded.items()}
 
     def last(self, job: Job) -> pd.DataFrame:
         """The rows of the step that was recorded last."""
@@ -88,7 +88,7 @@ class Recorder:
     def since(self, first: int) -> Recorder:
         """The recorded steps from one of them on, counted from the end if it is negative."""
         self.fetch()
-        values = {name: found[first:] for name, found in self.columns.items()}
+        values = {name: column[first:] for name, column in self.columns.items()}
         return Recorder(self.every, self.evaluate, self.dense, self.steps[first:], values)
 
     def frame(self, job: Job) -> pd.DataFrame:
@@ -151,10 +151,10 @@ class Growing:
         self._rows = ends
 
     def _grow(self, new: pd.DataFrame, room: int) -> None:
-        shown: dict[str, Any] = {}
+        table: dict[str, Any] = {}
         for name, values in new.items():
             if not pd.api.types.is_numeric_dtype(values):  # the output rule, which is the same in all rows
-                shown[str(name)] = pd.Series(values.iloc[0], index=range(room), dtype=values.dtype)
+                table[str(name)] = pd.Series(values.iloc[0], index=range(room), dtype=values.dtype)
                 continue
             larger = np.zeros(room, dtype=values.to_numpy().dtype)
             if str(name) in self._columns:
@@ -162,8 +162,8 @@ class Growing:
             self._columns[str(name)] = larger
             seen = larger.view()
             seen.flags.writeable = False
-            shown[str(name)] = pd.Series(seen, copy=False)
-        self._table = pd.DataFrame(shown, copy=False)
+            table[str(name)] = pd.Series(seen, copy=False)
+        self._table = pd.DataFrame(table, copy=False)
 
 
 def columns(
@@ -188,43 +188,43 @@ def columns(
     record = job.config.record
     # a transformed value is no objective
     values = oracle.exact(theta) if record.evaluate or job.algorithm.transforms else seen
-    found = _measured("last", job, theta, values, point, record.measures)
-    objectives = found["last/f"]
-    found |= {f"last/{name}": column for name, column in job.algorithm.report(objectives, alg).items()}
+    table = _measured("last", job, theta, values, point, record.measures)
+    objectives = table["last/f"]
+    table |= {f"last/{name}": column for name, column in job.algorithm.report(objectives, alg).items()}
     if record.evaluate and oracle.ideal is not None:
-        found["last/tchebycheff_seen"] = _tchebycheff(job, seen[:, : oracle.spec.M])
+        table["last/tchebycheff_seen"] = _tchebycheff(job, seen[:, : oracle.spec.M])
     for name, average in averages.items():
-        found |= _measured(name, job, average, oracle.exact(average))
-    return found
+        table |= _measured(name, job, average, oracle.exact(average))
+    return table
 
 
 def _measured(
-    name: str, job: Job, theta: Tensor, values: Tensor, point: Point | None = None, own: bool = True
+    name: str, job: Job, theta: Tensor, values: Tensor, point: Point | None = None, measured: bool = True
 ) -> dict[str, Tensor]:
     """f, g and the measures of an iterate, with the name of the output rule in front."""
     M = job.joined.spec.M
-    found = {f"{name}/f": values[:, :M] if job.joined.spec.N else values}
+    table = {f"{name}/f": values[:, :M] if job.joined.spec.N else values}
     if job.joined.spec.N:
-        found[f"{name}/g"] = values[:, M:]
+        table[f"{name}/g"] = values[:, M:]
     if job.dtype is not torch.float64:
-        found |= {f"{name}/{key}": value for key, value in _following(job, values).items()}
-    if own:
+        table |= {f"{name}/{key}": value for key, value in _following(job, values).items()}
+    if measured:
         measured_here = job.joined.columns(theta, values, point) | _user_measures(job, theta)
-        found |= {f"{name}/{key}": value for key, value in measured_here.items()}
-    return found
+        table |= {f"{name}/{key}": value for key, value in measured_here.items()}
+    return table
 
 
-def weighed(job: Job, found: dict[str, Tensor], seen: Tensor) -> dict[str, Tensor]:
+def weighed(job: Job, table: dict[str, Tensor], seen: Tensor) -> dict[str, Tensor]:
     """Returns columns with those Tchebycheff values that belong to the runs' own preferences.
 
     Args:
-        found: columns of one step, made for runs of other preferences.
+        table: columns of one step, made for runs of other preferences.
         seen: the values (R, K) that the algorithm saw.
     """
-    values = {name: found[f"{name.partition('/')[0]}/f"] for name in found if name.endswith("/tchebycheff")}
-    if "last/tchebycheff_seen" in found:
+    values = {name: table[f"{name.partition('/')[0]}/f"] for name in table if name.endswith("/tchebycheff")}
+    if "last/tchebycheff_seen" in table:
         values["last/tchebycheff_seen"] = seen[:, : job.joined.spec.M]
-    return found | {name: _tchebycheff(job, F) for name, F in values.items()}
+    return table | {name: _tchebycheff(job, F) for name, F in values.items()}
 
 
 def measures(job: Job, theta: Tensor, values: Tensor) -> dict[str, Tensor]:
@@ -247,14 +247,14 @@ def completed(job: Job, columns: dict[str, Tensor]) -> dict[str, Tensor]:
     """
     if job.dtype is not torch.float64:
         return columns
-    found: dict[str, Tensor] = {}
+    table: dict[str, Tensor] = {}
     for name, values in columns.items():
         rule, _, key = name.partition("/")
-        found[name] = values
+        table[name] = values
         if key == ("g" if job.joined.spec.N else "f"):
             stacked = torch.cat([columns[f"{rule}/f"], values], -1) if key == "g" else values
-            found |= {f"{rule}/{follows}": v for follows, v in _following(job, stacked).items()}
-    return found
+            table |= {f"{rule}/{follows}": v for follows, v in _following(job, stacked).items()}
+    return table
 
 
 def _follows(job: Job, name: str) -> bool:
@@ -267,12 +267,12 @@ def _following(job: Job, values: Tensor) -> dict[str, Tensor]:
     where there is an ideal point.
     """
     M = job.joined.spec.M
-    found = {}
+    table = {}
     if job.joined.spec.N:
-        found["violation"] = values[..., M:].amax(-1).clamp_min(0.0)
+        table["violation"] = values[..., M:].amax(-1).clamp_min(0.0)
     if job.joined.ideal is not None:
-        found["tchebycheff"] = _tchebycheff(job, values[..., :M])
-    return found
+        table["tchebycheff"] = _tchebycheff(job, values[..., :M])
+    return table
 
 
 def _tchebycheff(job: Job, F: Tensor) -> Tensor:

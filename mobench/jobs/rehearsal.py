@@ -74,12 +74,12 @@ class Cast:
 
     def gradients(self) -> Tensor:
         """J^T w of every sample, with weights w of each run's own: (n, samples * P)."""
-        found = []
+        products = []
         for point in self.points():
             rows = [generator(r, use="rehearsal").uniform(0.5, 1.5, point.M) for r in self.which]
             w = torch.stack([torch.from_numpy(row) for row in rows]).to(self.theta)
-            found.append(point.vjp(w))
-        return torch.cat(found, dim=1)
+            products.append(point.vjp(w))
+        return torch.cat(products, dim=1)
 
     def measures(self) -> dict[str, Tensor]:
         """The problem's own columns."""
@@ -128,12 +128,12 @@ def rehearse(job: Job) -> list[str]:
     with torch.no_grad():
         few = _few(job)
         try:
-            given = cast(job, few, parts)
-            units = _units(given, parts)
+            few_runs = cast(job, few, parts)
+            units = _units(few_runs, parts)
             if groups & set(FUNCTIONS):
-                _function_shapes(given, parts)
-            _step_shapes(units[0][1] if given.algorithm.together else given, parts)
-            return _apart(given, units, parts) if len(job.runs) > 1 else []
+                _function_shapes(few_runs, parts)
+            _step_shapes(units[0][1] if few_runs.algorithm.together else few_runs, parts)
+            return _apart(few_runs, units, parts) if len(job.runs) > 1 else []
         except MobenchError:
             raise
         except Exception as error:
@@ -142,9 +142,7 @@ def rehearse(job: Job) -> list[str]:
 
 
 def _few(job: Job) -> list[int]:
-    """Some of the runs, far apart; not as many as there are functions or variables,
-    so that no axis passes for another.
-    """
+    """Some of the runs, far apart; their number is not M, M + N or P, so that a wrong axis is noticed."""
     R = len(job.runs)
     M = job.problem.n_objectives
     taken = {M, M + job.problem.n_constraints, job.problem.dim}
@@ -152,17 +150,15 @@ def _few(job: Job) -> list[int]:
     return sorted({round(k * (R - 1) / max(n - 1, 1)) for k in range(n)})
 
 
-def _units(given: Cast, parts: Parts) -> list[tuple[list[int], Cast]]:
-    """A unit that takes a step by itself, with its rows among the others: a run, or a population,
-    which is all runs of a seed.
-    """
-    if not given.algorithm.together:
-        return [([k], cast(given.job, [r], parts)) for k, r in enumerate(given.which)]
-    seeds = given.job.runs.seeds.tolist()
+def _units(several: Cast, parts: Parts) -> list[tuple[list[int], Cast]]:
+    """Units that take a step by themselves, with their rows: runs, or populations (all runs of a seed)."""
+    if not several.algorithm.together:
+        return [([k], cast(several.job, [r], parts)) for k, r in enumerate(several.which)]
+    seeds = several.job.runs.seeds.tolist()
     both = list(dict.fromkeys((seeds[0], seeds[-1])))
     members = {seed: [r for r, s in enumerate(seeds) if s == seed] for seed in both}
     chosen = [r for r, seed in enumerate(seeds) if seed in both]
-    return [([chosen.index(r) for r in own], cast(given.job, own, parts)) for own in members.values()]
+    return [([chosen.index(r) for r in seed], cast(several.job, seed, parts)) for seed in members.values()]
 
 
 # measures beside the problem's
@@ -185,17 +181,17 @@ def check_measures(job: Job) -> None:
     job.check()
     seed = int(job.runs.seeds[0])
     alike = [r for r, other in enumerate(job.runs.seeds.tolist()) if other == seed]
-    given = cast(job, alike if job.algorithm.together else [0], {})
+    trial = cast(job, alike if job.algorithm.together else [0], {})
     with torch.no_grad():
-        F = given.oracle.exact(given.theta)
-        taken = {*given.oracle.columns(given.theta, F, None), *job.varied}
-        taken |= set(given.algorithm.report(F[:, : given.oracle.spec.M], given.start()["alg"]))
-        found = {
-            name: fault_of_name(name, taken) or _fault_of_measure(fn, given.theta[:1])
+        F = trial.oracle.exact(trial.theta)
+        taken = {*trial.oracle.columns(trial.theta, F, None), *job.varied}
+        taken |= set(trial.algorithm.report(F[:, : trial.oracle.spec.M], trial.start()["alg"]))
+        faults = {
+            name: fault_of_name(name, taken) or _fault_of_measure(fn, trial.theta[:1])
             for name, fn in job.measures.items()
         }
-    if any(found.values()):
-        listed = "\n".join(f"  - {name!r}: {fault}" for name, fault in found.items() if fault)
+    if any(faults.values()):
+        listed = "\n".join(f"  - {name!r}: {fault}" for name, fault in faults.items() if fault)
         raise ConfigError(f"measures cannot be used:\n{listed}")
 
 
@@ -230,8 +226,8 @@ def check_names(names: Iterable[object]) -> None:
     Raises:
         ConfigError: rows have a column of such a name, or it cannot be one.
     """
-    if found := {name: fault for name in names if (fault := fault_of_name(name))}:
-        listed = "\n".join(f"  - {name!r}: {fault}" for name, fault in found.items())
+    if faults := {name: fault for name in names if (fault := fault_of_name(name))}:
+        listed = "\n".join(f"  - {name!r}: {fault}" for name, fault in faults.items())
         raise ConfigError(f"measures cannot be used:\n{listed}")
 
 
@@ -244,27 +240,27 @@ def _named(parts: Parts, groups: Sequence[str], method: str) -> str:
     return " or ".join(f"{name}.{method}" for name in names) or method
 
 
-def _check(found: object, wanted: tuple[int, ...], where: str, what: str, hint: str = "") -> None:
-    """Raise RehearsalError unless `found` is a tensor of that shape."""
-    if isinstance(found, Tensor) and tuple(found.shape) == wanted:
+def _check(answer: object, wanted: tuple[int, ...], where: str, what: str, hint: str = "") -> None:
+    """Raise RehearsalError unless `answer` is a tensor of that shape."""
+    if isinstance(answer, Tensor) and tuple(answer.shape) == wanted:
         return
     shape = (
-        f"shape {tuple(found.shape)}"
-        if isinstance(found, Tensor)
-        else f"{type(found).__name__}, which is not a tensor"
+        f"shape {tuple(answer.shape)}"
+        if isinstance(answer, Tensor)
+        else f"{type(answer).__name__}, which is not a tensor"
     )
     raise RehearsalError(f"{where} returns {shape}; expected {wanted}: {what}.{hint}")
 
 
-def _function_shapes(given: Cast, parts: Parts) -> None:
+def _function_shapes(trial: Cast, parts: Parts) -> None:
     """Values, gradients and measures."""
-    job = given.job
-    spec = given.oracle.spec
-    n = len(given.runs)
+    job = trial.job
+    spec = trial.oracle.spec
+    n = len(trial.runs)
     closed = "problem" in parts and type(job.problem).linearize is not Problem.linearize
     where = _named(parts, FUNCTIONS, "linearize (or values)" if closed else "values")
-    point = given.oracle.at(given.theta, given.oracle.init(given.theta), 0)
-    point.graph = not given.algorithm.derivative_free
+    point = trial.oracle.at(trial.theta, trial.oracle.init(trial.theta), 0)
+    point.graph = not trial.algorithm.derivative_free
     K = spec.M + spec.N
     try:
         values = point.values()
@@ -281,9 +277,9 @@ def _function_shapes(given: Cast, parts: Parts) -> None:
         hint += f", or n_constraints={values.shape[1] - spec.M}." if values.shape[1] > spec.M else "."
     what = f"{n} runs, then {spec.M} objectives (n_objectives) and {spec.N} constraints (n_constraints)"
     _check(values, (n, K), where, what, hint)
-    if not given.algorithm.derivative_free:
+    if not trial.algorithm.derivative_free:
         try:
-            found = given.points()[0].vjp(torch.ones_like(values[:, : spec.M]))
+            product = trial.points()[0].vjp(torch.ones_like(values[:, : spec.M]))
         except RuntimeError as error:
             if "does not require grad" not in str(error) and "not have been used in the graph" not in str(
                 error
@@ -293,20 +289,20 @@ def _function_shapes(given: Cast, parts: Parts) -> None:
                 f"{where} cannot be differentiated: the values do not depend on x through torch operations "
                 f"(NumPy, .item(), .detach() and torch.no_grad() break the graph)."
             ) from error
-        _check(found, tuple(given.theta.shape), where, f"J^T w, from rows ({n}, {K}, {spec.P})")
-    for key, column in given.measures().items():
+        _check(product, tuple(trial.theta.shape), where, f"J^T w, from rows ({n}, {K}, {spec.P})")
+    for key, column in trial.measures().items():
         _check(column, (n,), _named(parts, FUNCTIONS, "columns"), f"the measure {key!r}, one number per run")
 
 
-def _step_shapes(given: Cast, parts: Parts) -> None:
+def _step_shapes(trial: Cast, parts: Parts) -> None:
     """Weights, direction and columns of the method."""
-    algorithm = given.algorithm
-    spec = given.oracle.spec
-    n = len(given.runs)
+    algorithm = trial.algorithm
+    spec = trial.oracle.spec
+    n = len(trial.runs)
     name = type(algorithm).__name__
     if isinstance(algorithm, Weighting) and type(algorithm).step is Weighting.step:
-        point = given.points()[0]
-        state = given.start()
+        point = trial.points()[0]
+        state = trial.start()
         F = (point.values() if algorithm.weighs_constraints else point.F).double()
         G = point.gramian("all" if algorithm.weighs_constraints else "f") if algorithm.gramian else None
         w = _triple(algorithm.weights(F, G, state["alg"], 0), f"{name}.weights", "(w, state, Info())")
@@ -317,11 +313,11 @@ def _step_shapes(given: Cast, parts: Parts) -> None:
                 f"{name}.weights",
                 f"{n} runs, then one weight for each of the {spec.M} objectives",
             )
-    state = given.start()
-    found = algorithm.step(given.points(), state["alg"], 0, algorithm.schedule(0))
-    d = _triple(found, f"{name}.step", "(d, state, Info())")
+    state = trial.start()
+    answer = algorithm.step(trial.points(), state["alg"], 0, algorithm.schedule(0))
+    d = _triple(answer, f"{name}.step", "(d, state, Info())")
     _check(d, (n, spec.P), f"{name}.step", f"{n} runs, then a direction in {spec.P} variables")
-    for key, column in algorithm.report(given.points()[0].F, state["alg"]).items():
+    for key, column in algorithm.report(trial.points()[0].F, state["alg"]).items():
         _check(column, (n,), f"{name}.report", f"the column {key!r}, one number per run")
 
 
@@ -329,14 +325,14 @@ def _triple(answer: object, where: str, wanted: str) -> object:
     """The first of (tensor, state, Info)."""
     if isinstance(answer, tuple) and len(answer) == 3 and isinstance(answer[2], Info):
         return answer[0]
-    found = f"a tuple of {len(answer)}" if isinstance(answer, tuple) else type(answer).__name__
-    raise RehearsalError(f"{where} returns {found}; expected {wanted}.")
+    returned = f"a tuple of {len(answer)}" if isinstance(answer, tuple) else type(answer).__name__
+    raise RehearsalError(f"{where} returns {returned}; expected {wanted}.")
 
 
 # runs apart
 
 
-def _apart(given: Cast, units: list[tuple[list[int], Cast]], parts: Parts) -> list[str]:
+def _apart(trial: Cast, units: list[tuple[list[int], Cast]], parts: Parts) -> list[str]:
     """Each of the runs alone against all of them; a warning where randomness forbids it."""
     groups = {where.partition(".")[0] for where in parts}
     functions = " or ".join(f"{w} {c.__name__}" for w, c in parts.items() if w.partition(".")[0] in FUNCTIONS)
@@ -345,33 +341,34 @@ def _apart(given: Cast, units: list[tuple[list[int], Cast]], parts: Parts) -> li
     )
     checks: list[tuple[str, str, Callable[[Cast], Tensor], Cast, list[tuple[list[int], Cast]]]] = []
     if groups & set(FUNCTIONS):
-        singles = [([k], cast(given.job, [r], parts)) for k, r in enumerate(given.which)]
-        checks.append((functions, "values", Cast.values, given, singles))
-        if not given.algorithm.derivative_free:
-            checks.append((functions, "gradients", Cast.gradients, given, singles))
-        for key in given.measures():
+        singles = [([k], cast(trial.job, [r], parts)) for k, r in enumerate(trial.which)]
+        checks.append((functions, "values", Cast.values, trial, singles))
+        if not trial.algorithm.derivative_free:
+            checks.append((functions, "gradients", Cast.gradients, trial, singles))
+        for key in trial.measures():
             column = _column(key)
-            checks.append((functions, f"measure {key!r}", column, given, singles))
+            checks.append((functions, f"measure {key!r}", column, trial, singles))
     if groups & {"algorithm", "oracle"} and len(units) > 1:
-        several = given
-        if given.algorithm.together:
-            several = cast(given.job, sorted(r for _, part in units for r in part.which), parts)
+        several = trial
+        if trial.algorithm.together:
+            several = cast(trial.job, sorted(r for _, part in units for r in part.which), parts)
         checks.append((methods, "steps", Cast.steps, several, units))
     warnings = []
     for where, what, answer, several, singles in checks:
-        found = _met(answer, several, singles)
-        if found == "random":
+        difference = _met(answer, several, singles)
+        if difference == "random":
             warnings.append(
                 f"{where}: {what} differ from call to call. Random numbers that are not keyed by run and "
                 "step (see mobench.core.random) produce rows that cannot be reproduced or resumed, "
                 "and make it impossible to check that runs are independent."
             )
-        elif found:
-            populations = given.algorithm.together and what == "steps"
+        elif difference:
+            populations = trial.algorithm.together and what == "steps"
             hint = " If the runs of one seed form a population, declare `together: ClassVar[bool] = True`."
             alone = "one seed" if populations else "one run"
             raise RehearsalError(
-                f"{where} mixes the runs: {what} of {alone} alone differ from those in a batch ({found}). "
+                f"{where} mixes the runs: {what} of {alone} alone differ from those in a batch "
+                f"({difference}). "
                 "The first axis indexes the runs, which must be independent: take sums, means, maxima and "
                 "norms over the other axes (dim=1), never over dim=0 or all "
                 f"entries.{hint if what == 'steps' and not populations else ''}"
@@ -383,16 +380,16 @@ def _column(key: str) -> Callable[[Cast], Tensor]:
     return lambda some: some.measures()[key].to(some.theta).unsqueeze(1)
 
 
-def _moved(given: Cast, number: int) -> Tensor:
+def _moved(trial: Cast, number: int) -> Tensor:
     """A start of its own for each of the runs, in the feasible set."""
     rows = []
-    for r in given.which:
-        rng = generator(int(given.job.runs.seeds[r]), use="rehearsal", run=r, number=number)
-        rows.append(torch.from_numpy(rng.standard_normal(given.theta.shape[1])))
-    return given.oracle.spec.X.project(given.theta + SHIFT * torch.stack(rows).to(given.theta))
+    for r in trial.which:
+        rng = generator(int(trial.job.runs.seeds[r]), use="rehearsal", run=r, number=number)
+        rows.append(torch.from_numpy(rng.standard_normal(trial.theta.shape[1])))
+    return trial.oracle.spec.X.project(trial.theta + SHIFT * torch.stack(rows).to(trial.theta))
 
 
-def _met(answer: Callable[[Cast], Tensor], given: Cast, units: list[tuple[list[int], Cast]]) -> str:
+def _met(answer: Callable[[Cast], Tensor], trial: Cast, units: list[tuple[list[int], Cast]]) -> str:
     """Returns how runs alone differ from runs together, in words; "": not; "random": if equal calls do
     not.
 
@@ -402,25 +399,25 @@ def _met(answer: Callable[[Cast], Tensor], given: Cast, units: list[tuple[list[i
     """
     worst = ""
     for number in range(2):
-        here = dataclasses.replace(given, theta=_moved(given, number))
+        here = dataclasses.replace(trial, theta=_moved(trial, number))
         try:
             together = answer(here)
         # not a point that the job would meet: the start itself is, and may be refused
         except Exception:  # noqa: BLE001
-            here = given
+            here = trial
             together = answer(here)
         for rows, unit in units:
             part = dataclasses.replace(unit, theta=here.theta[rows])
             try:
-                own = answer(part)
+                alone = answer(part)
             except MobenchError:
                 raise
             except Exception as error:
                 error.add_note(
-                    f"with {len(rows)} of the runs by themselves; all {len(given.runs)} together had worked"
+                    f"with {len(rows)} of the runs by themselves; all {len(trial.runs)} together had worked"
                 )
                 raise
-            gap = _gap(together[rows], own)
+            gap = _gap(together[rows], alone)
             if gap > 1.0:
                 break
         else:
@@ -430,9 +427,9 @@ def _met(answer: Callable[[Cast], Tensor], given: Cast, units: list[tuple[list[i
         eps = torch.finfo(part.theta.dtype).eps
         noise = torch.randn(part.theta.shape, generator=torch.Generator().manual_seed(number)).to(part.theta)
         theta = part.oracle.spec.X.project(part.theta * (1.0 + eps * noise))
-        if gap <= ROUNDING * _gap(own, answer(dataclasses.replace(part, theta=theta))):
+        if gap <= ROUNDING * _gap(alone, answer(dataclasses.replace(part, theta=theta))):
             return ""
-        worst = f"relative difference {gap * torch.finfo(own.dtype).eps ** 0.5:.1g}"
+        worst = f"relative difference {gap * torch.finfo(alone.dtype).eps ** 0.5:.1g}"
     return worst
 
 

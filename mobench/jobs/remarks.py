@@ -32,7 +32,7 @@ def lost_runs(folder: JobFolder, rows: pd.DataFrame) -> list[str]:
     config = _config(folder)
     step = config.get("algorithm", {}).get("step_size")
     now = "" if step is None else f" (it is {step})"
-    found = []
+    lines = []
     for status, meaning in (
         ("diverged", f"a value was not finite; try a smaller algorithm.step_size{now}"),
         ("solver_failed", "a subproblem solve failed, and the runs stay at that point"),
@@ -40,8 +40,8 @@ def lost_runs(folder: JobFolder, rows: pd.DataFrame) -> list[str]:
         bad = first.loc[first["status"] == status, "run"].tolist()
         if bad:
             which = ", ".join(map(str, bad[:SHOWN])) + (", ..." if len(bad) > SHOWN else "")
-            found.append(f"{status}: {len(bad)} of {len(first)} runs (run {which}): {meaning}")
-    return found
+            lines.append(f"{status}: {len(bad)} of {len(first)} runs (run {which}): {meaning}")
+    return lines
 
 
 def equal_runs(folder: JobFolder, rows: pd.DataFrame, config: Mapping[str, Any] | None = None) -> list[str]:

@@ -91,9 +91,9 @@ def _record_end(training: Training) -> None:
     point = job.joined.last_point(last, training.state["oracle"], job.steps)
     seen = job.joined.exact(last) if point is None else point.values()
     averages = {name: training.answers[name] for name in training.averaged}
-    found = columns(job, last, seen, training.state["alg"], averages, point)
-    training.recorder.add(job.steps, found)
-    training.consider(job.steps, found, training.state)
+    row = columns(job, last, seen, training.state["alg"], averages, point)
+    training.recorder.add(job.steps, row)
+    training.consider(job.steps, row, training.state)
     training.clock.recorded.append((job.steps, training.clock.training))
     if training.watched is not None:
         training.watch(training.watched, job.steps, training.state)
@@ -209,11 +209,11 @@ def _rows(training: Training, output: str) -> pd.DataFrame:
     data |= {f"g_{n + 1}": values[:, M + n].cpu().numpy() for n in range(spec.N)}
     if spec.positive:
         data["angle_deg"] = angle_deg(F, w).numpy()
-    own = measures(job, theta, values) | job.algorithm.report(values[:, :M], training.state["alg"])
-    asked = job.config.record.certificates
-    certified = _front_distance(job, F) if asked else {}
-    certified |= {name: value.cpu().numpy() for name, value in own.items()}
-    certified |= _certificates(job, theta) if asked else {}
+    measured = measures(job, theta, values) | job.algorithm.report(values[:, :M], training.state["alg"])
+    with_certificates = job.config.record.certificates
+    certified = _front_distance(job, F) if with_certificates else {}
+    certified |= {name: value.cpu().numpy() for name, value in measured.items()}
+    certified |= _certificates(job, theta) if with_certificates else {}
     return pd.DataFrame(data | certified | _ends(training, F))
 
 
@@ -251,10 +251,10 @@ def _ends(training: Training, F: Tensor) -> dict[str, Any]:
     alive = state["alive"].cpu().numpy() & np.isfinite(F.numpy()).all(1)
     failed = state["fail"].cpu().numpy()
     ended = {"ended": state["ended"].cpu().numpy()} if "ended" in state else {}
-    kept = {"kept": state["best"]["step"].cpu().numpy()} if "best" in state else {}
+    kept_step = {"kept": state["best"]["step"].cpu().numpy()} if "best" in state else {}
     return {
         **ended,
-        **kept,
+        **kept_step,
         "seconds": training.clock.training / len(training.job.runs),
         "solver_failures": failed,
         "kkt_residual_max": np.where(kkt < 0, math.nan, kkt),

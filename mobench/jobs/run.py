@@ -76,7 +76,7 @@ def run(job: Job, root: Path | None = None, title: str = "") -> Outcome:
 def _in_parts(job: Job, pieces: list[Job], folder: JobFolder, root: Path | None, title: str) -> Outcome:
     """Runs a job part by part, and joins their rows."""
     for piece in pieces:
-        name = parts.named(piece)
+        name = parts.title_of(piece)
         outcome = run(piece, root, f"{title or job.key}, {name}")
         if outcome.status == "failed":
             return failed(folder, f"Its part with the {name} failed: {outcome.error}", title)
@@ -105,8 +105,9 @@ def _on_its_device(job: Job, folder: JobFolder, title: str) -> Outcome:
         except Interrupted:
             with contextlib.suppress(MobenchError):  # so that nobody takes it for dead
                 said = folder.status()
-                kept = {k: said[k] for k in ("step", "steps", "progress", "seconds", "started") if k in said}
-                folder.write_status("running", **kept, interrupted=True)
+                known = ("step", "steps", "progress", "seconds", "started")
+                progress = {key: said[key] for key in known if key in said}
+                folder.write_status("running", **progress, interrupted=True)
             raise
         except Exception as error:
             message = in_words(error, job)

@@ -84,8 +84,8 @@ def refuse_older(root: Path) -> None:
     again without a word.
     """
     with contextlib.suppress(OSError):
-        found = (root / "runs").stat()
-        _refuse_older(root / "runs", (found.st_dev, found.st_ino, found.st_mtime_ns))
+        state = (root / "runs").stat()
+        _refuse_older(root / "runs", (state.st_dev, state.st_ino, state.st_mtime_ns))
 
 
 @functools.lru_cache(maxsize=8)
@@ -93,10 +93,10 @@ def _refuse_older(runs: Path, state: tuple[int, int, int]) -> None:
     """The same of a folder of jobs, looked at again when folders have come or gone."""
     with contextlib.suppress(OSError, KeyError, TypeError, AttributeError):
         with os.scandir(runs) as entries:
-            found = next(
+            older = next(
                 (meta for entry in entries if (meta := Path(entry.path) / "meta.json").exists()), None
             )
-        if found is not None and "_target_" in _plain(found)["identity"]["problem"]:
+        if older is not None and "_target_" in _plain(older)["identity"]["problem"]:
             raise StoreError(
                 f"The jobs in {runs} were written by an older version of mobench with other folder names, "
                 f"so none of them would be found. Move them (mv {runs} {runs}-before), or choose "
@@ -177,22 +177,22 @@ class JobFolder:
     def said(self) -> dict[str, Any]:
         """Returns what status.json says, whatever the other files are."""
         try:
-            found = read_json(self.path / "status.json")
+            status = read_json(self.path / "status.json")
         except FileNotFoundError:
             return {"status": "missing"}
         except StoreError as error:
             return {"status": "failed", "error": f"unreadable status.json: {error}"}
-        if not isinstance(found, dict) or found.get("status") not in ("running", "done", "failed"):
-            return {"status": "failed", "error": f"unreadable status.json: it contains {shown(found)}"}
-        digests = found.get("sha256", {})
+        if not isinstance(status, dict) or status.get("status") not in ("running", "done", "failed"):
+            return {"status": "failed", "error": f"unreadable status.json: it contains {shown(status)}"}
+        digests = status.get("sha256", {})
         if not isinstance(digests, dict):
-            told = f"unreadable status.json: sha256 is {digests!r:.40}, not the digests of files"
-            return {"status": "failed", "error": told}
-        for name in _NUMBERS & found.keys():
-            if not isinstance(found[name], int | float):
-                told = f"unreadable status.json: {name} is {found[name]!r:.40}, not a number"
-                return {"status": "failed", "error": told}
-        return found
+            why = f"unreadable status.json: sha256 is {digests!r:.40}, not the digests of files"
+            return {"status": "failed", "error": why}
+        for name in _NUMBERS & status.keys():
+            if not isinstance(status[name], int | float):
+                why = f"unreadable status.json: {name} is {status[name]!r:.40}, not a number"
+                return {"status": "failed", "error": why}
+        return status
 
     def write_status(self, status: str, **fields: Any) -> None:
         """running | done | failed, with step, times, host, pid and error."""
@@ -227,11 +227,11 @@ class JobFolder:
         except OSError:
             return None  # whoever reads the rows says why they cannot be
         expected = _expected(meta)
-        found = max(rows.count(b"\n") - 1, 0)
-        if expected is None or (found == expected and rows.endswith(b"\n")):
+        count = max(rows.count(b"\n") - 1, 0)
+        if expected is None or (count == expected and rows.endswith(b"\n")):
             return self._changed(status, "final.csv")
         part = "" if rows.endswith(b"\n") else " and an incomplete row"
-        why = f"has {found} rows{part}, but {expected} are expected, one for every run and output rule"
+        why = f"has {count} rows{part}, but {expected} are expected, one for every run and output rule"
         return f"{path} {why}."
 
     def _changed(self, status: dict[str, Any], name: str) -> str | None:
@@ -247,13 +247,13 @@ class JobFolder:
 
     def _other_job(self, meta: Any) -> str | None:
         """Why meta.json is that of another job than the folder's name says, in a sentence; else None."""
-        named = _NAME.fullmatch(self.key)
+        match = _NAME.fullmatch(self.key)
         identity = meta.get("identity") if isinstance(meta, dict) else None
-        if named is None or identity is None or (hashed := config_hash(identity)) == named[1]:
+        if match is None or identity is None or (hashed := config_hash(identity)) == match[1]:
             return None
         return (
             f"{self.path / 'meta.json'} belongs to another job: the hash of its identity is {hashed}, and "
-            f"the name of the folder ends with {named[1]}."
+            f"the name of the folder ends with {match[1]}."
         )
 
     def check(self, name: str) -> None:
@@ -310,13 +310,13 @@ class JobFolder:
             if not path.exists():
                 continue
             try:
-                found = _unpacked(path)
+                checkpoint = _unpacked(path)
                 if check is not None:
-                    check(found)
+                    check(checkpoint)
             except UnfitError as error:
                 messages.append(f"{path} {error}; it is ignored.")
             else:
-                return found, messages
+                return checkpoint, messages
         return None, messages
 
     def remove_checkpoints(self, *names: str) -> None:
@@ -556,10 +556,10 @@ def config_hash(config: Any) -> str:
 
 def portable_config(config: Mapping[str, Any], data_root: str = "data") -> dict[str, Any]:
     """Returns a configuration whose data lie in `data_root`, which is no part of a job's identity."""
-    found = {**config, "data_root": data_root}
-    if "data_root" in found["problem"]:
-        found["problem"] = {**found["problem"], "data_root": data_root}
-    return found
+    renewed = {**config, "data_root": data_root}
+    if "data_root" in renewed["problem"]:
+        renewed["problem"] = {**renewed["problem"], "data_root": data_root}
+    return renewed
 
 
 def portable_status(status: Mapping[str, Any], digests: Mapping[str, str]) -> dict[str, Any]:

@@ -50,10 +50,10 @@ def _why(target: str, error: Exception) -> str:
     top = target.partition(".")[0]
     if "." not in target or not top.isidentifier() or importlib.util.find_spec(top) is not None:
         return str(error)
-    given = os.environ.get("PYTHONPATH")
+    path = os.environ.get("PYTHONPATH")
     return (
         f"there is no module {top!r}. If {top}.py is your file, set the folder that contains it: export "
-        f"PYTHONPATH=FOLDER ({'it is now ' + given if given else 'it is not set'}). "
+        f"PYTHONPATH=FOLDER ({'it is now ' + path if path else 'it is not set'}). "
         "The workers of a launcher need the same setting."
     )
 
@@ -79,9 +79,9 @@ class Part:
 
     def parts(self) -> list[Part]:
         """Returns this part and all that stand in its arguments, this one first."""
-        found: list[Part] = []
-        folded(self, lambda part, _: found.append(part))
-        return found[::-1]
+        parts: list[Part] = []
+        folded(self, lambda part, _: parts.append(part))
+        return parts[::-1]
 
     def build(self, **extra: Any) -> Any:
         """Builds the object, and those in its arguments, all with `extra`.
@@ -111,15 +111,16 @@ class Part:
             for key in self.arguments
             if key not in known
         ]
-        found = []
+        wrong = []
         for name, (whole, default) in _numbers(self.cls).items():
             value = self.arguments.get(name)
             such = f", such as {default}" if isinstance(default, int | float) else ""
             if isinstance(value, str | list | Mapping | bool):
-                found.append(f"{self.where}.{name}={value!r} must be a number{such}.")
+                hint = getattr(self.cls, "hints", {}).get(name, "")
+                wrong.append(f"{self.where}.{name}={value!r} must be a number{such}.{hint}")
             elif whole and isinstance(value, float) and math.isfinite(value) and value != int(value):
-                found.append(f"{self.where}.{name}={value} must be a whole number{such}.")
-        return found + unknown
+                wrong.append(f"{self.where}.{name}={value} must be a whole number{such}.")
+        return wrong + unknown
 
 
 def read(value: Any, where: str, infinite: list[str] | None = None) -> Any:
@@ -159,14 +160,14 @@ def _numbers(cls: type) -> dict[str, tuple[bool, Any]]:
     """Returns the parameters whose annotation names nothing but numbers: whether those are whole ones, and
     the default.
     """
-    found = {}
+    numbers = {}
     for name, parameter in inspect.signature(cls).parameters.items():
         kind = parameter.annotation
         words = (kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))).split("|")
         names = {word.strip().rpartition(".")[2] for word in words}
         if names <= NUMBERS:
-            found[name] = ("int" in names and names <= {"int", "None"}, parameter.default)
-    return found
+            numbers[name] = ("int" in names and names <= {"int", "None"}, parameter.default)
+    return numbers
 
 
 def part_types() -> dict[str, type]:

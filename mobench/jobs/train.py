@@ -69,9 +69,9 @@ class Clock:
         """Returns the seconds since the job first began, without the time between its processes."""
         return self.before + time.monotonic() - self.woke
 
-    def by_device(self, own: str) -> dict[str, float]:
+    def by_device(self, device: str) -> dict[str, float]:
         """Returns `wall` by device, where this process has the device `own`."""
-        return self.devices | {own: self.devices.get(own, 0.0) + self.wall() - self.before}
+        return self.devices | {device: self.devices.get(device, 0.0) + self.wall() - self.before}
 
 
 @dataclass
@@ -111,11 +111,11 @@ class Training:
     keeping: Keeping | None = field(init=False)
     stepper: Stepper | None = field(init=False)  # of the user's own optimizer
     alike: Alike | None = field(init=False)  # runs that stand for all, where some are equal
-    shown: Growing = field(init=False)  # the history as a stop rule sees it
+    history: Growing = field(init=False)  # as a stop rule sees it
 
     def __post_init__(self) -> None:
         self.laps = gpu.Laps(self.job.device)
-        self.shown = Growing(self.recorder)
+        self.history = Growing(self.recorder)
         self.watched = None
         problem = self.job.problem
         # asked once: a protocol is slow
@@ -145,8 +145,8 @@ class Training:
     @property
     def averaged(self) -> list[str]:
         """Rules whose answer so far the history follows; one of several passes has none before the last."""
-        found = [name for name, rule in self.outputs.items() if name != "last" and rule.passes == 1]
-        return found if self.recorder.evaluate else []
+        names = [name for name, rule in self.outputs.items() if name != "last" and rule.passes == 1]
+        return names if self.recorder.evaluate else []
 
     def rules(self) -> dict[str, Output]:
         """Returns the rules that listen to this pass."""
@@ -201,9 +201,9 @@ class Training:
         # before the clock: the step needs these values in any case, whoever asks for them first
         values = point.values() if point.recorded is None else point.recorded
         with self.laps.lap():
-            found = self.seen(now, point, values)
-            self.recorder.add(t, found)
-            self.consider(t, found, now)
+            table = self.seen(now, point, values)
+            self.recorder.add(t, table)
+            self.consider(t, table, now)
         if self.watched is not None:
             self.watch(self.watched, t, now)
 
@@ -214,8 +214,8 @@ class Training:
         if self.keeping is None:
             return
         best = now["best"]
-        named = {name.removeprefix("last/"): value for name, value in columns.items()}
-        value = self.keeping.deciding(named, self.job.weights).to(torch.float64)
+        values = {name.removeprefix("last/"): value for name, value in columns.items()}
+        value = self.keeping.deciding(values, self.job.weights).to(torch.float64)
         going = now["ended"] < 0 if "ended" in now else now["alive"]
         better = (value < best["value"]) & going & now["alive"]  # never of a number that is missing
         now["best"] = {
@@ -232,10 +232,10 @@ class Training:
         """Returns the columns of a step for all runs: of its state, its point and the values (R, K) there."""
         rules = self.outputs
         averages = {name: rules[name].final(now["out"][name], now["theta"]) for name in self.averaged}
-        found = columns(self.trained, now["theta"], values, now["alg"], averages, point)
+        table = columns(self.trained, now["theta"], values, now["alg"], averages, point)
         if self.alike is None:
-            return found
-        return weighed(self.job, self.alike.spread(found), self.alike.spread(values))
+            return table
+        return weighed(self.job, self.alike.spread(table), self.alike.spread(values))
 
     def watch(self, problem: Watched, t: int, now: loop.State) -> None:
         """Shows the step that was recorded last to the problem's callback and stop rule.
@@ -247,13 +247,13 @@ class Training:
             problem.callback(t, self.recorder.last(self.job))
         if problem.stop is None or t == self.job.steps:
             return
-        found = np.asarray(problem.stop(self.shown.frame(self.job)))
-        if found.shape != (len(self.job.runs),) or found.dtype != bool:
+        stopped = np.asarray(problem.stop(self.history.frame(self.job)))
+        if stopped.shape != (len(self.job.runs),) or stopped.dtype != bool:
             raise ConfigError(
-                f"stop returned {found.dtype} of shape {found.shape}; expected {len(self.job.runs)} "
+                f"stop returned {stopped.dtype} of shape {stopped.shape}; expected {len(self.job.runs)} "
                 "booleans, one for each run, such as history.groupby('run')['f_1'].last() < 0.1."
             )
-        new = torch.from_numpy(found.copy()).to(self.job.device) & (now["ended"] < 0)
+        new = torch.from_numpy(stopped.copy()).to(self.job.device) & (now["ended"] < 0)
         now["ended"] = torch.where(new, t, now["ended"])
 
     def count(self, seconds: float) -> None:
@@ -288,13 +288,13 @@ class Training:
 
         Processes in a row that do not differ are one.
         """
-        own = provenance.this_process(self.job.device)
+        process = provenance.this_process(self.job.device)
         first = self.taken
         before = self.before
-        if before and own == {name: before[-1][name] for name in own}:
+        if before and process == {name: before[-1][name] for name in process}:
             first = before[-1]["steps"][0]
             before = before[:-1]
-        return [*before, {**own, "steps": [first, self._taken()]}]
+        return [*before, {**process, "steps": [first, self._taken()]}]
 
     def _taken(self) -> int:
         return self.number * self.job.steps + int(self.state.get("t", 0))
@@ -432,7 +432,7 @@ def _run_pass(training: Training, title: str, arrived: Signals) -> None:
     label += " (second pass)" if training.number else ""
     show = progress(label, training.state["t"], job.steps) if job.config.progress else lambda t: None
     chunk = 1
-    saved = told = time.monotonic()
+    saved = last_beat = time.monotonic()
     while training.state["t"] < job.steps:
         tick = time.monotonic()
         until = min(job.steps, training.state["t"] + chunk)
@@ -445,14 +445,14 @@ def _run_pass(training: Training, title: str, arrived: Signals) -> None:
         if "ended" in training.state and bool((training.state["ended"] >= 0).all()):
             training.state["t"] = job.steps
         show(training.state["t"])
-        asked = bool(arrived.pending)  # what comes after the checkpoint waits for the next one
-        if asked or time.monotonic() - saved > job.config.checkpoint.seconds:
+        interrupted = bool(arrived.pending)  # what comes after the checkpoint waits for the next one
+        if interrupted or time.monotonic() - saved > job.config.checkpoint.seconds:
             training.save()
-            saved = told = time.monotonic()
-        elif time.monotonic() - told > BEAT:
+            saved = last_beat = time.monotonic()
+        elif time.monotonic() - last_beat > BEAT:
             training.beat()
-            told = time.monotonic()
-        if asked and training.state["t"] < job.steps and arrived.deliver():
+            last_beat = time.monotonic()
+        if interrupted and training.state["t"] < job.steps and arrived.deliver():
             again = " without rerun=true" if job.config.rerun else ""
             raise Interrupted(
                 f"Stopped at step {training.state['t']} of {job.steps}. Repeat the command{again} to resume "

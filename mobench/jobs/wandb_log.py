@@ -33,15 +33,15 @@ def has_key() -> bool:
         return False
 
 
-def asked() -> str:
+def chosen_mode() -> str:
     """WANDB_MODE, online if it is not set.
 
     Raises ConfigError if W&B would not know it, which it says only after the job.
     """
-    found = os.environ.get("WANDB_MODE", "online")
-    if found not in MODES:  # not shown: it may be a key in the wrong place
+    mode = os.environ.get("WANDB_MODE", "online")
+    if mode not in MODES:  # not shown: it may be a key in the wrong place
         raise ConfigError(f"WANDB_MODE must be one of {', '.join(MODES)}; unset it or choose one of these.")
-    return found
+    return mode
 
 
 def check(config: Mapping[str, Any]) -> None:
@@ -69,7 +69,7 @@ def mode(config: Mapping[str, Any]) -> str | None:
     if name == "local":
         return None
     if has_key():
-        return asked()
+        return chosen_mode()
     if name == "wandb":
         return "offline"
     say_off()

@@ -110,7 +110,7 @@ def _parts(job: Planned) -> list[Planned]:
             f"hardware.part={'null' if chunk is None else chunk}".replace(" ", ""),
             "hardware.split=null",
         ]
-        name = f"{job.name}, {parts.named(part)}".removeprefix(", ")
+        name = f"{job.name}, {parts.title_of(part)}".removeprefix(", ")
         planned.append(
             Planned([*job.overrides, *overrides], part.config.plain, folder_of(part), job.artifact, name)
         )
