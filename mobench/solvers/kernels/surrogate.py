@@ -104,6 +104,26 @@ def limits_of(a: Array) -> Limits:
     )  # fmt: skip
 
 
+@kernel
+def copied(to: Array, of: Array) -> None:
+    """to <- of. Numba compiles a loop in less time than `to[:] = of`, of which each place is a copy."""
+    for i in range(len(to)):
+        to[i] = of[i]
+
+
+@kernel
+def filled(a: Array, value: float) -> None:
+    for i in range(len(a)):
+        a[i] = value
+
+
+@kernel
+def cleared(a: Array) -> None:
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            a[i, j] = 0.0
+
+
 # the parts of the blocks of variables in h and in the sizes of its terms at d(TRIAL), with what the Hessian
 # needs, which only an accepted step computes; zero: mu_0
 
@@ -248,7 +268,7 @@ def parts(p: Program, x: Whole, y: Bounded, v: Array, zero: float, limits: Limit
 @kernel
 def bends(p: Program, x: Whole, y: Bounded, bend: Array) -> None:
     """bend <- the Hessian at the last point of `parts`."""
-    bend[:, :] = 0.0
+    cleared(bend)
     bounded_bend(y, bend)
     if p.kind != BOX:
         ball_bend(x, p.tau, bend)
@@ -430,18 +450,18 @@ def newton(
             reached = lagrangian
         finite = abs(reached) < np.inf and abs(kkt) < np.inf
         if turn == 0 and not finite:
-            v[BEST] = v[TRIAL]
+            copied(v[BEST], v[TRIAL])
             break
         if finite and kkt < least:
             least = kkt
-            v[BEST] = v[TRIAL]
+            copied(v[BEST], v[TRIAL])
         if least <= 0.1 * limits.good or turn == steps:
             break
         if turn == 0 or (finite and (reached >= q - 1e-13 * terms or kkt < residual)):
             if turn > 0:
                 damp = 0.1 * damp if damp > 10 * limits.shift else limits.shift
-            v[MU] = v[TRIAL]
-            v[H] = v[TRIAL_H]
+            copied(v[MU], v[TRIAL])
+            copied(v[H], v[TRIAL_H])
             bends(p, x, y, bend)
             q = reached
             residual = kkt
@@ -615,7 +635,7 @@ def system(
 ) -> tuple[Sums, float, float]:  # fmt: skip
     """TRIAL_H, SIZE and the sums of all blocks at TRIAL, d, nu and omega."""
     c = p.c
-    bend[:, :] = 0.0
+    cleared(bend)
     for k in range(len(c)):
         v[TRIAL_H, k] = c[k]
         v[SIZE, k] = abs(c[k])
@@ -766,11 +786,11 @@ def interior(
             break
         length = min(0.995 * far, 1.0)
         merit = merit_of(v, t, eps)
-        v[OLD] = v[TRIAL]
-        v[OLD_SLACK] = v[SLACK]
-        e[D0] = e[D]
-        e[ZL0] = e[ZL]
-        e[ZU0] = e[ZU]
+        copied(v[OLD], v[TRIAL])
+        copied(v[OLD_SLACK], v[SLACK])
+        copied(e[D0], e[D])
+        copied(e[ZL0], e[ZL])
+        copied(e[ZU0], e[ZU])
         t0 = t
         nu0 = nu
         omega0 = omega
@@ -801,7 +821,7 @@ def multipliers(
         lower = newton(p, x, y, v, bend, M, relaxed, limits)
         if turn == 1:
             if not lower < residual:
-                v[BEST] = v[KEPT]
+                copied(v[BEST], v[KEPT])
             break
         residual = lower
         good = residual <= limits.good
@@ -812,7 +832,7 @@ def multipliers(
         # (13): a value that is no proof may be zero, and is to be known as exactly as rounding lets it be
         if (good and below > limits.good) if relaxed else below > limits.tolerance:
             break
-        v[KEPT] = v[BEST]
+        copied(v[KEPT], v[BEST])
         interior(p, x, y, v, bend, M, relaxed, limits)
 
 
@@ -835,7 +855,7 @@ def stepped(p: Program, v: Array, zero: float, dx: Array, dy: Array) -> None:
     s = zero * tau[0]
     for k in range(K):
         s += tau[k + 1] * v[BEST, k]
-    dx[:] = 0.0
+    filled(dx, 0.0)
     for k in range(K):
         if v[BEST, k] != 0.0:
             for i in range(P):
@@ -1061,7 +1081,7 @@ def lengths_of(p: Program, x: Whole, y: Bounded) -> None:
     a = y.a
     cost = y.cost
     lengths = y.lengths
-    lengths[:] = 0.0
+    filled(lengths, 0.0)
     for i in range(len(a)):
         lengths[0] += cost[0, i] * cost[0, i]
         for k in range(len(c)):
@@ -1102,14 +1122,14 @@ def solve_surrogate(
     bend = np.empty((K, K))
     M = np.empty((K, K))
     relaxable = True
-    y.cost[1, :box] = tau[0]
-    y.cost[1, box:] = tau_y[0]
-    y.cost[0, box:] = slopes[0]
-    for k in range(K):
-        y.tau[:box, k] = tau[k + 1]
-        y.tau[box:, k] = tau_y[k + 1]
-        y.a[box:, k] = slopes[k + 1]
-        for i in range(q):
+    for i in range(n):
+        y.cost[1, i] = tau[0] if i < box else tau_y[0, i - box]
+        for k in range(K):
+            y.tau[i, k] = tau[k + 1] if i < box else tau_y[k + 1, i - box]
+    for i in range(q):
+        y.cost[0, box + i] = slopes[0, i]
+        for k in range(K):
+            y.a[box + i, k] = slopes[k + 1, i]
             relaxable = relaxable and tau_y[k + 1, i] > 0
     dx = np.empty((R, P))
     dy = np.empty((R, q))
@@ -1125,13 +1145,13 @@ def solve_surrogate(
             cs[r], rows[r], slopes, tau, tau_y, xs[r], lows[r], kind, inner, outer, radius, mask
         )  # fmt: skip
         if not abs(cs[r].sum() + rows[r].sum() + xs[r].sum()) < np.inf:
-            dx[r] = np.nan
-            dy[r] = np.nan
-            mu[r] = np.nan
+            filled(dx[r], np.nan)
+            filled(dy[r], np.nan)
+            filled(mu[r], np.nan)
             continue
         xx = 0.0
         square = np.inf
-        y.low[box:] = lows[r]
+        copied(y.low[box:], lows[r])
         if kind == BOX:
             boxed(p, y)
         else:
@@ -1150,18 +1170,18 @@ def solve_surrogate(
             else:
                 above, gap = certified(p, v, to_x, to_y, limit)
             if relaxed and gap < np.inf:
-                dx[r] = ex
-                dy[r] = ey
+                copied(dx[r], ex)
+                copied(dy[r], ey)
             if not relaxed or gap < np.inf:
-                mu[r] = v[BEST]
+                copied(mu[r], v[BEST])
                 worst[r] = above
                 residual[r] = gap
             if residual[r] <= limit.tolerance or not relaxable:
                 break
-            v[TRIAL] = v[BEST]
+            copied(v[TRIAL], v[BEST])
         if not residual[r] <= limit.tolerance:
             infeasible[r] = False
-            dx[r] = np.nan
-            dy[r] = np.nan
-            mu[r] = np.nan
+            filled(dx[r], np.nan)
+            filled(dy[r], np.nan)
+            filled(mu[r], np.nan)
     return dx, dy, mu, worst, residual, infeasible
