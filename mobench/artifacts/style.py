@@ -227,39 +227,35 @@ def finish(fig: Any, badge: str = "") -> Any:
     _letter(fig)
     _enlarge(fig)
     _lay_out(fig)
-    if _wrap(fig):
+    _wrap(fig)
+    for _ in range(4):
         _lay_out(fig)
-    pad = float(plt.rcParams["savefig.pad_inches"])
-    box = fig.get_tightbbox()
-    for _ in range(3):
+        pad = float(plt.rcParams["savefig.pad_inches"])
+        box = fig.get_tightbbox()
         over = box.width + 2 * pad - WIDTH
         if over <= 0.0:
             break
         width, height = fig.get_size_inches()
         fig.set_size_inches(width - over - 0.01, height)
-        _lay_out(fig)
-        box = fig.get_tightbbox()
+        box = None
     fig.set_layout_engine(None)  # of "none", savefig would wait for a draw as well
+    box = box or fig.get_tightbbox()
     width, height = fig.get_size_inches()
     longest = max(20, int(_letters(max(box.width, 2.5), SMALLEST)))
     for legend in fig.legends:  # beside the panels, not at the end of the box that is saved, which is larger
         if legend.get_bbox_to_anchor() is not fig.bbox:
             continue
         legend.set_bbox_to_anchor((0.0, 0.0, 1.0, 1.0), transform=fig.transFigure)
-    added = []
     for text in fig.texts:
         if text.get_gid() == "caption":
             text.set_text("\n".join(_filled(_parts(text.get_text()), longest)))
             text.set_position((box.x0 / width, (box.y0 - 0.06) / height))
             text.set_in_layout(True)
-            added.append(text)
     if badge:
         lines = textwrap.fill(badge, longest)
         place = {"ha": "left", "va": "bottom", "fontsize": SMALLEST, "color": "#555555", "style": "italic"}
-        added.append(fig.text(box.x0 / width, (box.y1 + 0.06) / height, lines, gid="badge", **place))
-    inches = fig.dpi_scale_trans.inverted()
-    boxes = [text.get_window_extent().transformed(inches) for text in added]
-    return mpl.transforms.Bbox.union([box, *boxes]).padded(pad)
+        fig.text(box.x0 / width, (box.y1 + 0.06) / height, lines, gid="badge", **place)
+    return fig.get_tightbbox().padded(pad)
 
 
 def _lay_out(fig: Any) -> None:
@@ -300,10 +296,9 @@ def _enlarge(fig: Any) -> None:
                     axis.set_tick_params(which=which, labelsize=SMALLEST)
 
 
-def _wrap(fig: Any) -> bool:
-    """Breaks titles and labels that are longer than their panel or axis, and says whether there were any."""
+def _wrap(fig: Any) -> None:
+    """Breaks titles and labels that are longer than their panel or axis; formulas stay whole."""
     width, _ = fig.get_size_inches()
-    broken = False
     dpi = fig.dpi
     for ax in fig.axes:
         if not ax.axison:
@@ -311,21 +306,20 @@ def _wrap(fig: Any) -> bool:
         box = ax.get_window_extent()
         wide = box.width / dpi
         for title in (ax.title, ax._left_title, ax._right_title, ax.xaxis.label):
-            broken |= _break(title, wide * 1.08)
-        broken |= _break(ax.yaxis.label, box.height / dpi * 1.08)
+            _break(title, wide * 1.08)
+        _break(ax.yaxis.label, box.height / dpi * 1.08)
     for text in (fig._suptitle, fig._supxlabel):
         if text is not None:
-            broken |= _break(text, width)
-    return broken
+            _break(text, width)
 
 
-def _break(text: Any, inches: float) -> bool:
+def _break(text: Any, inches: float) -> None:
     words = text.get_text()
     extent = text.get_window_extent()
     vertical = text.get_rotation() % 180 == 90
     length = (extent.height if vertical else extent.width) / text.figure.dpi
     if not words or "\n" in words or length <= inches or inches <= 0.3:
-        return False
+        return
     parts = _parts(words)
     share = int(np.ceil(length / inches))
     longest = int(1.05 * len(words) * inches / length)
@@ -336,7 +330,6 @@ def _break(text: Any, inches: float) -> bool:
     else:
         lines = _filled(parts, longest)
     text.set_text("\n".join(lines))
-    return True
 
 
 def _parts(words: str) -> list[str]:
