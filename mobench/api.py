@@ -103,7 +103,7 @@ class Objectives:
         return f"<mobench problem {self.keys['title']!r} of {self.keys['variables']} variables>"
 
     def choices(self, user_keys: Collection[str]) -> dict[str, Any]:
-        """Returns settings of other parts that this problem needs, but those that the user sets."""
+        """Returns the settings of other parts that this problem needs, except those that the user sets."""
         assert isinstance(self.functions, Functions)
         data = self.functions.data
         if data is None or data.batch_size is None:
@@ -239,7 +239,7 @@ class OwnNetworks(Objectives):
 
 
 def _epochs(data: Table, user_keys: Collection[str]) -> dict[str, Any]:
-    """Returns settings that draw every epoch and record it, but those that the user sets."""
+    """Returns settings of epochs without replacement, each recorded, except those that the user sets."""
     batch = min(data.batch_size or data.size, data.size)
     steps = data.size // batch if data.drop_last else -(-data.size // batch)
     keys: dict[str, Any] = {} if steps == 1 else {"record.every": steps}
@@ -417,7 +417,7 @@ def _start(start: Any, bounds: Any) -> tuple[dict[str, Any], Callable[..., Any] 
 
 
 def _arrangement(start: Any, name: str) -> Arrangement | None:
-    """Returns names and shapes of the parts of x if a start is a dictionary of tensors; None of a vector."""
+    """Returns names and shapes of the parts of x if a start is a dictionary of tensors, else None."""
     if callable(start):
         start = start(generator(0, problem=name, use="start"))
     start = _listed(start)[0]

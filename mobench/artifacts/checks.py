@@ -660,7 +660,6 @@ class Comparison(Check):
 class Verbal(Check):
     """A check that the caller judges, who also writes its texts; a comparison is to be preferred.
 
-
     excluded: where it does not hold, how an interval excludes what is claimed.
     """
 

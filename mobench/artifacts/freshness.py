@@ -141,7 +141,6 @@ def unchanged(id: str, command: Sequence[str], root: Path | None = None) -> str 
     """Returns the date of the drawing if it would come out the same; else None.
 
     root: where kept rows are drawn, with the settings they were kept with; None: the outputs.
-
     """
     folder = artifact_folder(drawing_id(id, command) if root is None else id, root)
     try:

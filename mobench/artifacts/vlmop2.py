@@ -76,7 +76,6 @@ def key_of_paths(fig: Any, angles: Sequence[float], others: bool = True, publish
     """Gives a figure of trajectories its legend: the marks, and the colour of each ray.
 
     published: label of the hollow diamonds; empty where there are none.
-
     """
     ax = fig.axes[0]
     grey: dict[str, Any] = {"color": st.GREY, "ls": "none"}

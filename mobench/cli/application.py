@@ -42,7 +42,7 @@ def single(cfg: DictConfig) -> Outcome | MobenchError:
 def worker(cfg: DictConfig) -> Any:
     """Runs one job in a launcher's worker and returns its outcome, or the reason why it cannot run.
 
-    For a sweeper of somebody else's it returns the numbers that this minimises.
+    For a sweeper of somebody else's it returns the numbers that this sweeper optimises.
     """
     from mobench.jobs.run import run_job
 

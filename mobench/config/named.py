@@ -112,7 +112,7 @@ def _imported(place: str) -> ModuleType:
 
 @contextlib.contextmanager
 def _explained(what: str) -> Iterator[None]:
-    """Raises the error of a user's code as a ConfigError, with the last line of that code."""
+    """Raises the error of a user's code as a ConfigError, with the file and line in that code."""
     try:
         yield
     except MobenchError as error:

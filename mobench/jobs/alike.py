@@ -60,8 +60,8 @@ def alike(job: Job) -> Alike | None:
     if len(places) == len(keys):
         return None
     which = [group.index(g) for g in range(len(places))]
-    alike = Alike(_some(job, which), torch.tensor(group, device=job.device))
-    return alike if _equal(_first(job), alike.spread(_first(alike.job))) else None
+    distinct = Alike(_some(job, which), torch.tensor(group, device=job.device))
+    return distinct if _equal(_first(job), distinct.spread(_first(distinct.job))) else None
 
 
 def _some(job: Job, which: list[int]) -> Job:

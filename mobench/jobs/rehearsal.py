@@ -158,7 +158,7 @@ def _units(several: Cast, parts: Parts) -> list[tuple[list[int], Cast]]:
     both = list(dict.fromkeys((seeds[0], seeds[-1])))
     members = {seed: [r for r, s in enumerate(seeds) if s == seed] for seed in both}
     chosen = [r for r, seed in enumerate(seeds) if seed in both]
-    return [([chosen.index(r) for r in seed], cast(several.job, seed, parts)) for seed in members.values()]
+    return [([chosen.index(r) for r in runs], cast(several.job, runs, parts)) for runs in members.values()]
 
 
 # measures beside the problem's

@@ -70,7 +70,7 @@ class Clock:
         return self.before + time.monotonic() - self.woke
 
     def by_device(self, device: str) -> dict[str, float]:
-        """Returns `wall` by device, where this process has the device `own`."""
+        """Returns `wall` by device, where `device` is that of this process."""
         return self.devices | {device: self.devices.get(device, 0.0) + self.wall() - self.before}
 
 

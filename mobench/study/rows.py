@@ -177,7 +177,7 @@ def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _full(key: str, known: Collection[str]) -> str:
-    """Returns the full name of a setting, or of one that ends with the key if no other does."""
+    """Returns the full name of a setting; its last part suffices where no two settings share it."""
     matches = [name for name in known if name == key or name.rpartition(".")[2] == key]
     if key in known or len(matches) == 1:
         return key if key in known else matches[0]
