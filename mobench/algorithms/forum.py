@@ -30,7 +30,7 @@ BISECTIONS = 60
 
 @dataclass(frozen=True, kw_only=True)
 class FORUM(Algorithm):
-    """The step that lowers all F_s as well as a decrease of the gap q by rho |grad q|^2 allows.
+    """The step that lowers all F_s as well as a decrease of the gap q by at least rho |grad q|^2 allows.
 
     That decrease is per unit of step size. Needs oracle=value_gap: the variables are (x, y), and the one
     constraint is the gap of the lower level. It ignores the preference.

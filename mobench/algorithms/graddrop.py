@@ -57,5 +57,5 @@ class GradDrop(Algorithm):
         size = J.abs().sum(1)
         purity = 0.5 * (1.0 + torch.where(size > 0, J.sum(1) / size, 0.0))
         up = counter_uniform(state["seed"], STREAM, t, J.shape[2]).to(J) < purity
-        counts = torch.where(up.unsqueeze(1), J > 0, J < 0)
-        return -torch.where(counts, J, self.leak * J).sum(1), state, Info()
+        same_sign = torch.where(up.unsqueeze(1), J > 0, J < 0)
+        return -torch.where(same_sign, J, self.leak * J).sum(1), state, Info()

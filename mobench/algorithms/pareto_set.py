@@ -261,7 +261,7 @@ class ParetoSet(Algorithm):
         w: Float[Tensor, "R M"],
         order: Int[Tensor, "S K"],
     ) -> tuple[Backward, Tensor, Info]:
-        """Derivatives of sum_m u_m f_m (0 of runs that have left), the mask of runs left, and the report."""
+        """Derivatives of sum_m u_m f_m (0 of runs that have left), the mask of the others, and the report."""
         column = fine.unsqueeze(1)
         F = torch.where(column, F, 1.0)
         if not self.needs_gramian():

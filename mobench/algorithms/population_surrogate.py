@@ -49,7 +49,7 @@ def matern(
     u: Float[Tensor, "b d"], v: Float[Tensor, "n d"], length: Float[Tensor, "M 1 1"]
 ) -> Float[Tensor, "M b n"]:
     """k(r) = (1 + z + z^2/3) exp(-z), z = sqrt(5) r, for each length."""
-    # cancellation near 0 does not matter, since k is smooth in r^2; the root has no slope at 0, and k has 0
+    # cancellation near 0 does not matter, since k is smooth in r^2; at 0 the root has no slope, k has slope 0
     square = u.square().sum(1, keepdim=True) + v.square().sum(1) - 2.0 * u @ v.T
     z = math.sqrt(5.0) * square.clamp_min(1e-20).sqrt() / length
     return (1.0 + z + z.square() / 3.0) * torch.exp(-z)

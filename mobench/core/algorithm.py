@@ -196,8 +196,8 @@ class Weighting(Algorithm):
     """d = -J^T w, with w (R, M) a function of F and, where `gramian` is set, of J J^T.
 
     Weights may be negative and need not sum to 1. F, the Gram matrix and the weights are float64 whatever the
-    dtype of theta. J^T w is formed in the dtype of theta; of a class that `cancels` in float64 for those runs
-    in which its terms cancel so far that rounding would be seen.
+    dtype of theta. J^T w is formed in the dtype of theta; of a class that `cancels`, in float64 for runs in
+    which its terms cancel so far that rounding would be seen.
     """
 
     gramian: ClassVar[bool] = False

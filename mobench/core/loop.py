@@ -135,7 +135,7 @@ def advance(
     averages = state.get("adam")
     stops = "ended" in state  # other jobs do not pay for stop rules
     on_host = theta.device.type == "cpu"
-    # True if all runs are alive and none has ended; always False on a GPU, where to know would be to wait
+    # True if all runs are alive and none has ended; always False on a GPU, where the host would have to wait
     whole = on_host and not stops and bool(alive.all())
     times: Iterable[Any] = range(state["t"], until) if number is None else (number,)
     with torch.no_grad():
@@ -164,7 +164,7 @@ def advance(
                 d, after = adam.step(d, averages)
                 averages = _chosen(going, after, averages) if stops else after
             if stepper is not None:
-                # its state of runs that have ended may change: they never move again
+                # the stepper's state of runs that have ended may change: they never move again
                 moved, state["optimizer"] = stepper.step(theta, d, state["optimizer"])
             else:
                 # step sizes may differ between runs

@@ -22,7 +22,7 @@ AGAIN = {
     "mobench.run(problem=mobench.networks(...)), or repeat the command that named problem=FILE.py:FUNCTION",
     "record.code": "mobench.run(measures={...})",
 }
-# functions that `serving` serves, in the thread that opened it
+# objects that `serving` serves, in the thread that opened it
 _SERVED: ContextVar[Mapping[str, Any]] = ContextVar("served", default=MappingProxyType({}))
 _KEPT: dict[str, Any] = {}  # in all threads
 
@@ -33,13 +33,13 @@ def keep(code: str, functions: Any) -> None:
 
 
 def served(code: str, key: str = "problem.code") -> Any:
-    """Returns the functions that are served under a name.
+    """Returns the object that is served under a name.
 
     Args:
         key: of the configuration that holds the name, for the message.
 
     Raises:
-        ConfigError: there are none; the program that defined them has ended.
+        ConfigError: there is none; the program that defined it has ended.
     """
     by_code = {**_KEPT, **_SERVED.get()}
     if code not in by_code:

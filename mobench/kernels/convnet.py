@@ -521,8 +521,8 @@ def backward(
 def _first_backward(net: ConvNet, maps: Maps, sums: Sums) -> None:
     """The first layer's gradients, two rows at a time while they are in the cache.
 
-    They are ReLU, pooling, and the product with all rows that are inputs of either row, of which the last k
-    are not the upper one's and the first k not the lower one's.
+    Slopes go back through ReLU and pooling, and are multiplied by all rows that are inputs of either row, of
+    which the last k are not the upper one's and the first k not the lower one's.
     """
     rows = maps.rows
     h1 = maps.h1

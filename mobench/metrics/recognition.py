@@ -29,7 +29,7 @@ def prefix_beam(log_probs: Float[np.ndarray, "T C"], width: int) -> list[int]:
     """
     beam: dict[tuple[int, ...], tuple[float, float]] = {(): (0.0, -math.inf)}
     for row in log_probs:
-        # a unit below these cannot enter the beam
+        # a unit below these enters the beam only where it repeats the last one of a prefix
         likely = np.argsort(-row[1:], kind="stable")[:width] + 1
         units = {int(c) for c in likely} | {prefix[-1] for prefix in beam if prefix}
         blank: dict[tuple[int, ...], float] = defaultdict(lambda: -math.inf)

@@ -272,7 +272,7 @@ def sinusoids(T: int, width: int) -> Float[Tensor, "S D"]:
 def shifted(x: Float[Tensor, "*B T S"]) -> Float[Tensor, "*B T T"]:
     """out_ij = x_i,(T-1-i+j), with the distance i - j = T-1 in column 0 of x.
 
-    By padding and reading the rows at another length.
+    It is computed by padding, and by reading the rows at another length.
     """
     T = x.shape[-2]
     flat = nn.pad(x, (1, 0)).flatten(-2)[..., T:]

@@ -219,7 +219,7 @@ def _first(x: Tensor, W: Tensor, b: Tensor, convolved: Convolve) -> Float[Tensor
 
 
 def _second(h: Tensor, W: Tensor, b: Tensor, convolved: Convolve) -> Float[Tensor, "R B D"]:
-    """The second layer: each run has other maps."""
+    """The second layer: each run has its maps."""
     R, B = h.shape[:2]
     out = convolved(h.transpose(0, 1).flatten(1, 2), W.flatten(0, 1), R)
     out = torch.relu(nn.max_pool2d(out, 2) + b.reshape(-1, 1, 1))

@@ -1,4 +1,4 @@
-"""Residual networks for small pictures, for K parameter vectors at once, each on other pictures.
+"""Residual networks for small pictures, for K parameter vectors at once, each on its pictures.
 
 conv 3x3 -> BN -> ReLU -> blocks -> mean over the map -> linear
 block:  x -> ReLU(shortcut(x) + BN conv ReLU BN conv x)
@@ -50,7 +50,7 @@ class ResidualBlock(NamedTuple):
 class ResNet:
     """The residual networks of He et al. (2016) for CIFAR.
 
-    A stem that keeps the size, then blocks of two 3 x 3 convolutions.
+    A stem that keeps the size is followed by blocks of two 3 x 3 convolutions.
 
     Fields: channels, size of the (square) pictures; classes; widths, blocks: channels and number of blocks of
     each stage (all but the first halve the size); shortcut, where a block changes the shape:

@@ -17,7 +17,7 @@ from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_ba
 
 
 class Minibatch(OfProblem):
-    """Mean values and gradients of `batch_size` samples for each run, of a finite sum with replacement.
+    """Mean values and gradients of `batch_size` samples for each run (of a finite sum: with replacement).
 
     `samples` (1 or 2) is how many independent batches a step may request; two give the cross Gram J_1 J_2^T
     that stochastic min-norm methods need. Keys are (problem, seed): all preferences of a seed see the same

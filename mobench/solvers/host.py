@@ -24,9 +24,8 @@ def on_host(closed: Callable[..., bool] | None = None) -> Callable[[Solver], Sol
     The device of the first tensor among its arguments, or else inside of them, decides.
 
     Args:
-        closed: tells from the solver's arguments whether it needs only a formula, which a GPU computes
-        without
-            a wait.
+        closed: tells from the solver's arguments whether it needs only a formula, which a GPU
+            computes without a wait.
     """
 
     def decorated(solver: Solver) -> Solver:

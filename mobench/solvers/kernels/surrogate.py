@@ -106,7 +106,7 @@ def limits_of(a: Array) -> Limits:
 
 @kernel
 def copied(to: Array, of: Array) -> None:
-    """to <- of. Numba compiles a loop in less time than `to[:] = of`, of which each place is a copy."""
+    """to <- of. Numba compiles a loop in less time than `to[:] = of`, each use of which is compiled anew."""
     for i in range(len(to)):
         to[i] = of[i]
 
