@@ -573,7 +573,7 @@ class _Generators:
 
 
 class _Module:
-    """The module of a registered backend for torch, from now on also outside of the blocks."""
+    """The module that torch expects of a registered backend, from now on also outside of the blocks."""
 
     def __getattr__(self, name: str) -> Any:
         if name in ("is_initialized", "is_available"):

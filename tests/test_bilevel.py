@@ -300,7 +300,7 @@ def test_weights_are_those_of_enumeration_and_cvxpy(u: float, scale: float) -> N
 
 
 def test_weights_in_the_limits() -> None:
-    """[4] [5] u = 0 with uniform r is min-norm; two objectives have a closed form; u picks the largest."""
+    """[4] [5] u = 0 with equal r is min-norm; S = 2 has a closed form; large u picks the largest."""
     rng = np.random.default_rng(2)
     J = torch.from_numpy(rng.standard_normal((1, S, 9)))
     F = torch.from_numpy(rng.uniform(0.5, 2.0, (1, S)))

@@ -489,8 +489,8 @@ def test_columns_and_values_over_whole_parts(model: str, monkeypatch: pytest.Mon
                 continue
             torch.testing.assert_close(columns["test_loss_mean"][r], loss.mean(), rtol=1e-10, atol=0)
             wrong = ((z > 0).double() != y).double().mean(0)
-            errors = torch.stack([columns[f"test_error_{m}"][r] for m in (1, 2, 3)])
-            torch.testing.assert_close(errors, wrong, rtol=1e-14, atol=0)
+            shares = torch.stack([columns[f"test_error_{m}"][r] for m in (1, 2, 3)])
+            torch.testing.assert_close(shares, wrong, rtol=1e-14, atol=0)
             torch.testing.assert_close(columns["test_error_mean"][r], wrong.mean(), rtol=1e-14, atol=0)
 
 

@@ -245,7 +245,7 @@ END = 0.650080
 
 @pytest.mark.parametrize("algorithm", METHODS, ids=NAMES)
 def test_an_active_constraint(algorithm: Algorithm) -> None:
-    """(e) 16: weights (.1, .9), analytic z: the first constraint binds, its multiplier is that of f_2'."""
+    """(e) 16: weights (.1, .9), analytic z: the first constraint binds, and f_2' = -mu g'."""
     runs = runs_of([[0.1, 0.9]], [0])
     x, V = ANALYTIC.optimum(runs.weights)
     assert abs(x.item() - END) < 1e-6

@@ -270,7 +270,7 @@ def too_far(config: dict[str, Any], folder: Path) -> str:
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_rows_are_those_of_the_cpu(problem: str, planner: Planner, tmp_path: Path) -> None:
-    """Every method that fits the problem; on a pretended GPU two, which are others for each problem.
+    """Every method that fits the problem; on a pretended GPU two of them, others for each problem.
     tests/contract/test_device.py tries every method.
     """
     names = choices("algorithm") if REAL else cases.kinds()

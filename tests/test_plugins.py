@@ -85,7 +85,7 @@ def test_sweep_and_program(
 
 
 def test_the_methods_equation(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One step of the page's method from x = 0, where both gradients have one length: w is the preference."""
+    """One step of the page's method from x = 0: both gradients are equally long, so w is the preference."""
     monkeypatch.setattr(sys, "path", [*sys.path, str(place / "mine" / "code")])
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(place / "equation"))
     from mobench import load, run

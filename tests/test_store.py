@@ -252,7 +252,7 @@ def rows_changed(change: Callable[[list[str]], list[str]]) -> Callable[[Path, Pa
 
 
 def replaced(name: str) -> Callable[[Path, Path], Any]:
-    """Puts the other job's file into the place of this one's, or all of its files."""
+    """Puts the other job's file, or all of its files for an empty name, into the place of this one's."""
     if name:
         return lambda mine, other: shutil.copy(other / name, mine / name)
     return lambda mine, other: (shutil.rmtree(mine), shutil.copytree(other, mine))

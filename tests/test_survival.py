@@ -186,7 +186,7 @@ def put(value: Any, *path: str) -> Change:
     return change
 
 
-NEW = ("format", "key", "form", "processes")  # what checkpoints of older versions have not
+NEW = ("format", "key", "form", "processes")  # absent from checkpoints of older versions
 UNFIT: dict[str, tuple[Change, str]] = {
     "a list": (lambda saved: [saved], "holds list"),
     "an object": (lambda saved: saved | {"seconds": Custom()}, "something else than tensors"),
@@ -522,7 +522,11 @@ def test_only_jobs_of_dead_workers_are_launched_again_and_not_for_ever(
             False,
             "raise hydra.launcher.max_num_timeout",
         ),
-        (("UncompletedJobError", "Job 3 has no output (state: CANCELLED by 1000)"), False, "cancelled"),
+        (
+            ("UncompletedJobError", "Job 3 has not produced any output (state: CANCELLED by 1000)"),
+            False,
+            "cancelled",
+        ),
         (
             ("FailedJobError", "sbatch: fatal: Could not establish a configuration source"),
             False,
@@ -590,7 +594,7 @@ def test_every_job_has_its_own_gpu(tmp_path: Path) -> None:
 
 
 def test_device_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`cuda` becomes a free number, and all else stays and is locked; under Slurm the scheduler chose."""
+    """`cuda` becomes a free number, all else stays, a given number is locked too; Slurm has chosen itself."""
     monkeypatch.setattr(gpu_lock, "folder", lambda: tmp_path)
     monkeypatch.setattr(gpu_lock, "visible", lambda: ["x", "y"])
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
