@@ -197,8 +197,9 @@ def at_published(points: Mapping[str, np.ndarray], name: str, method: str = "FER
 
 
 def near_published(points: Mapping[str, np.ndarray], name: str, method: str) -> RunCount:
-    """Counts the preferences at which all coordinates of the mean over seeds are as near to the published
-    point of a method as `at_published` asks for; points (preferences, seeds, 2) by measure.
+    """Counts the preferences at which a method's points are within `NEAR` of the published ones.
+
+    points: by measure, (preferences, seeds, 2). All coordinates of the mean over seeds must be as near.
     """
     near = np.ones(len(ANGLES), dtype=bool)
     for measure, values in points.items():

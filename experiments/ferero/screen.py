@@ -84,8 +84,10 @@ def full_length(a: Artifact) -> None:
 
 
 def draw(a: Artifact) -> dict[str, dict[str, JobRows]]:
-    """Draws a panel for each data set and published method, and writes the table; returns the jobs by data
-    set and variant."""
+    """Draws a panel for each data set and published method, and writes the table.
+
+    Returns the jobs by data set and variant.
+    """
     jobs_of = {key: {v: a.jobs[f"{key}_{v}"] for v in VARIANTS if f"{key}_{v}" in a.jobs} for key in SETS}
     shown = {key: jobs for key, jobs in jobs_of.items() if jobs}
     if not shown:
