@@ -452,7 +452,7 @@ def river_sites() -> Iterator[Look]:
     sites = ("CHSI2", "NASI2", "EADM7", "SCLM7", "CLKM7", "VALI2", "NAPM7", "DLDI4")
 
     def losses(job: str) -> Array:
-        """Test losses (seeds, sites): a run for each seed, of least training loss among those within the caps."""
+        """Test losses (seeds, sites); a seed has the run of least training loss that meets the caps."""
         with (RUNS / job / "final.csv").open(newline="") as file:
             rows = [row for row in csv.DictReader(file) if row["status"] == "done"]
         best: dict[str, tuple[float, list[float]]] = {}
