@@ -474,7 +474,7 @@ def river_sites() -> Iterator[Look]:
     yield Look(
         "mlm_cmoo/fig1c",
         "sites",
-        "the rows of 60 seeds, read by another program, against the largest loss of the better baseline's seeds",
+        "the rows of 60 seeds, read by another program, against the largest of the better baseline's losses",
         f"larger by intervals for eight sites together, with the number of the {len(ours)} seeds above: "
         f"{', '.join(lost)}; more than two such sites leave fewer than six",
         len(lost) > 2,
