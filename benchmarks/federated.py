@@ -193,7 +193,7 @@ def _ours(p: FederatedImages, R: int, tau: int) -> tuple[Callable[[], object], C
 
 
 def _plain(p: FederatedImages, R: int, tau: int) -> tuple[Callable[[], object], Callable[[], Tensor]]:
-    """The same in the authors' structure: client by client a copy of the module, with an optimiser."""
+    """Trains client by client, as the authors do: each a copy of the module with its own optimiser."""
     runs = _runs(R)
     start = p.initial(runs).float()
     bound = p.bind(runs)

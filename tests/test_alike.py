@@ -82,8 +82,10 @@ def test_rows_are_those_of_training_all(
     assert "trained_runs" not in mobench.load(every).meta
     one, other = mobench.load(few), mobench.load(every)
     assert one.path.name == other.path.name
-    # up to rounding: in which order a processor sums depends on how many runs it takes at once
-    close = {"rtol": 1e-12, "atol": 1e-15}
+    # Products of the lower level are summed in an order that depends on the number of runs; where the solver
+    # alternates, that of the last bit depends on the processor, too (equal on an EPYC, not on a Xeon).
+    rounds = name in ("lower level", "mobench's own, alternating")
+    close = {"rtol": 1e-12, "atol": 1e-15} if rounds else {"rtol": 0.0, "atol": 0.0}
     pd.testing.assert_frame_equal(few.drop(columns="seconds"), every.drop(columns="seconds"), **close)
     pd.testing.assert_frame_equal(one.history, other.history, **close)
     for rule, x in one.solutions.items():

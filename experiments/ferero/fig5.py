@@ -91,7 +91,8 @@ def fig5(a: Artifact) -> None:
         "losses, and evaluates the test split. XWC-MGDA is quoted by the paper and was run by neither."
     )
     a.note(
-        "Every method has the same seeds here (five at the paper's scale); the paper repeats FERERO alone."
+        "FERERO has five seeds at the paper's scale and every other method one, as in the paper; at smaller "
+        "scales all have the same one."
     )
 
 

@@ -266,7 +266,7 @@ def add_notes(a: Artifact, data: str) -> None:
 
 @artifact("ferero/table3_bound")
 def table3_bound(a: Artifact) -> None:
-    """The same fine-tuning with f_cpc <= 0.8, as small starts meet the published bound by themselves."""
+    """Judges the fine-tuning with f_cpc <= 0.8: small starts meet the published bound by themselves."""
     ls = Tuned(a.jobs["ls"])
     ferero = Tuned(a.jobs["ferero"])
     meta = a.jobs["ferero"].meta

@@ -45,4 +45,4 @@ class IdealByRuns(Protocol):
     """Problems whose ideal point may come from runs of an algorithm, which the maker of a job chooses."""
 
     def with_ideal_by(self, solve: Callable[[Problem, int], Float[Tensor, "I M"]]) -> Problem:
-        """The same problem with its ideal point from `solve`, a function of (problem, instances)."""
+        """Returns a copy of this problem that takes its ideal point from `solve(problem, instances)`."""
