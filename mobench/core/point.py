@@ -97,7 +97,7 @@ class Point(ABC):
         raise NotImplementedError(f"{type(self).__name__} does not provide Hessian-vector products")
 
     def moved(self, x: Float[Tensor, "R P"]) -> Point:
-        """The same sample at other iterates."""
+        """Returns a point of this sample at other iterates."""
         if self.same_sample is None:
             raise NotImplementedError(f"{type(self).__name__} can evaluate its sample at one iterate only")
         return self.same_sample(x)

@@ -207,7 +207,7 @@ class Runs:
         return Runs(self.weights[i], self.seeds[i], self.index[i], self.all, variant)
 
     def to(self, device: torch.device | str) -> Runs:
-        """The same runs with tensors on another device."""
+        """Returns these runs with their tensors on another device."""
         variant = None if self.variant is None else self.variant.to(device)
         weights, seeds, index, all_weights = (
             t.to(device) for t in (self.weights, self.seeds, self.index, self.all)

@@ -101,7 +101,7 @@ def ferero_dual(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"
 
 
 def _whole(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) -> Solution:
-    """The same by the QP solver of the program, over all multipliers at once."""
+    """Computes `ferero_dual` by the QP solver of the program, over all multipliers at once."""
     A = program.rows.double()
     h = program.bh.shape[1]
     n = A.shape[1] - program.bg.shape[1] - h

@@ -47,7 +47,7 @@ def on_host(closed: Callable[..., bool] | None = None) -> Callable[[Solver], Sol
 
 
 def fetched(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The same tensors on the host, by one copy of those that are on the GPU."""
+    """Returns the tensors on the host; one copy brings all that are on the GPU."""
     away = [t for t in tensors if t.is_cuda]
     flat = torch.cat([t.detach().reshape(-1).double() for t in away]).cpu()
     parts = iter(flat.split([t.numel() for t in away]))
@@ -55,7 +55,7 @@ def fetched(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def sent(answer: Any, device: torch.device) -> Any:
-    """A solver's answer with its tensors on a GPU, by one asynchronous copy."""
+    """Returns a solver's answer with its tensors on a GPU, by one asynchronous copy."""
     here = list(_tensors(answer))
     flat = torch.cat([t.reshape(-1).double() for t in here]).pin_memory().to(device, non_blocking=True)
     parts = flat.split([t.numel() for t in here])
@@ -83,7 +83,7 @@ def _children(node: Any) -> Sequence[Any]:
 
 
 def _with(node: Any, tensors: Iterator[Tensor]) -> Any:
-    """The same with other tensors in their places."""
+    """Returns a copy of the node with the next of `tensors` in the place of each tensor."""
     if isinstance(node, Tensor):
         return next(tensors)
     if isinstance(node, dict):

@@ -95,7 +95,7 @@ def _begun(algorithm: Algorithm, field: str, setting: cases.Setting, runs: Runs)
 def test_a_run_alone_is_a_run_in_a_batch(method: str) -> None:
     """Iterates and the whole state, up to rounding; runs of a seed stay together in a population."""
     algorithm = algorithm_of(method)
-    steps = 6 if algorithm.derivative_free else 15
+    steps = 4 if algorithm.derivative_free else 15
     for name in settings_of(method):
         setting = SETTINGS[name]
         runs = setting.runs()
@@ -180,7 +180,7 @@ def test_the_preference_matters_where_the_class_says_so(method: str) -> None:
 @every
 def test_a_checkpoint_continues_to_the_bit(method: str, tmp_path: Path) -> None:
     """Saved at mid-run and loaded with weights_only into new objects; every tensor has the runs first."""
-    steps, pause = (6, 3) if algorithm_of(method).derivative_free else (24, 11)
+    steps, pause = (4, 2) if algorithm_of(method).derivative_free else (24, 11)
     outputs = (*OUTPUTS, "adaptive_two_pass")
     rules = {name: make_output(name) for name in outputs}
     for name in settings_of(method):

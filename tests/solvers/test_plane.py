@@ -170,12 +170,12 @@ def test_loaded_when_it_pays_and_kept_where_it_can_be(folder: str, tmp_path: Pat
     (tmp_path / "file").write_text("")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     env["MOBENCH_CACHE"] = str(tmp_path / folder)
-    for turn in ("first", "kept", "damaged"):
+    for turn in ("first", "kept", "damaged") if folder == "cache" else ("first",):
         for file in tmp_path.rglob("*.o") if turn == "damaged" else ():
             file.write_bytes(file.read_bytes()[:3000])
         done = process([sys.executable, "-c", PATIENT], 300, cwd=REPOSITORY, env=env)
         assert done.returncode == 0, done.stderr
-        new = turn != "kept" or folder != "cache"
+        new = turn != "kept"
         assert done.stdout == f"True {new}\n"
         assert ("compiled small solvers" in done.stderr) == new
         assert len(list(tmp_path.rglob("*.o"))) == (folder == "cache")

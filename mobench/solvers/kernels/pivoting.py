@@ -917,7 +917,7 @@ def lp(c: Array, G: Array, h: Array, limits: Array) -> tuple[Array, Array, Array
 def epo_lp(
     K: Array, Ca: Array, balance: Array, jstar: Array, restricted: bool, limits: Array
 ) -> tuple[Array, Array, Array]:
-    """The same for the programs of EPO; see `mobench.solvers.lp.epo_data`."""
+    """As `lp`, for the programs of EPO; see `mobench.solvers.lp.epo_data`."""
     R, n = Ca.shape
     limit = limits_of(limits)
     k = n + 1 if restricted else n
