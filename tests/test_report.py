@@ -18,8 +18,8 @@ import pytest
 from mobench.errors import MobenchError, StoreError
 from mobench.report import build
 from mobench.report.__main__ import MARKERS, main
-from mobench.report.markdown import artifacts_table, figures, papers_table, result_pages
-from mobench.report.model import mark
+from mobench.report.markdown import figures, rendered, result_pages
+from mobench.report.model import count, mark
 from mobench.report.reading import artifacts, collect
 from mobench.report.tables import boards
 from mobench.report.wall import wall
@@ -316,13 +316,13 @@ def test_unknown_verdict_is_never_counted_as_a_known_one(tmp_path: Path) -> None
     artifact(tmp_path, "ferero/fig1", [claim("a", "reproduced"), claim("b", "excellent")])
     site = collect(tmp_path)
     expected = dict.fromkeys((*VERDICTS, "check undecided"), 0) | {"reproduced": 1, "unreadable": 1}
-    assert {v.name: n for v, n in site.all.counts} == expected
+    assert {v.name: n for v, n in count(site.all.entries)} == expected
     assert "unknown verdict 'excellent'" in Page(build(tmp_path).read_text()).text
 
 
 def test_verdict_counts(outputs: Path) -> None:
     site = collect(outputs)
-    ours = {p.id: [n for _, n in p.counts] for p in site.papers}
+    ours = {p.id: [n for _, n in count(p.entries)] for p in site.papers}
     assert ours == {
         "ferero": [3, 1, 1, 1, 1, 1, 0],
         "omd_tch": [1, 0, 0, 0, 0, 0, 0],
@@ -466,7 +466,7 @@ def test_what_other_rows_say_is_folded(tmp_path: Path) -> None:
 def test_table_of_papers(outputs: Path) -> None:
     checks = [claim("a", "check passed"), claim("b", "check failed"), claim("c", "check passed")]
     artifact(outputs / KEPT, "ferero/fig2", [claim("c1", "partial"), *checks], scale="paper")
-    lines = papers_table(artifacts(outputs, ["ferero/never_drawn"])).splitlines()
+    lines = rendered("papers_table.md", site=artifacts(outputs, ["ferero/never_drawn"])).splitlines()
     assert "each claim once | `make reproduce` (laptop scale) | kept rows (paper scale)" in lines[0]
     all_four = "✓&nbsp;3 ◐&nbsp;1 ✗&nbsp;1 ○&nbsp;1"
     once = "✓&nbsp;3 ◐&nbsp;2 ✗&nbsp;1 ○&nbsp;1"
@@ -492,10 +492,10 @@ def test_a_check_without_a_verdict_is_no_claim(tmp_path: Path) -> None:
         tmp_path / KEPT, "ferero/fig2", [claim("b", "check passed", scale="paper", **ours)], scale="paper"
     )
     site = collect(tmp_path)
-    assert [e.claim.id for e in site.best] == ["a"]
-    marks = {e.claim.id: mark(e.claim).name for e in site.checks}
+    assert [e.claim.id for e in site.all.best] == ["a"]
+    marks = {e.claim.id: mark(e.claim).name for e in site.all.checks}
     assert marks == {"b": "check passed", "c": "check undecided", "d": "check failed"}
-    assert "| 1 passed, 1 failed, 1 undecided |" in papers_table(artifacts(tmp_path))
+    assert "| 1 passed, 1 failed, 1 undecided |" in rendered("papers_table.md", site=artifacts(tmp_path))
 
 
 def test_each_claim_is_counted_once_by_the_best_rows(tmp_path: Path) -> None:
@@ -506,7 +506,7 @@ def test_each_claim_is_counted_once_by_the_best_rows(tmp_path: Path) -> None:
     stored = [claim(id, verdict, scale="paper") for id, verdict in large]
     artifact(tmp_path / KEPT, "ferero/fig2", stored, scale="paper")
     site = collect(tmp_path)
-    judged = {e.claim.id: (e.claim.verdict, e.entry.kept) for e in site.best}
+    judged = {e.claim.id: (e.claim.verdict, e.entry.kept) for e in site.all.best}
     assert judged == {
         "a": ("not reproduced", True),
         "b": ("partial", True),
@@ -574,8 +574,8 @@ def test_kept_drawings_stand_beside_those_of_make_reproduce(outputs: Path) -> No
     artifact(outputs / KEPT, "ferero/fig2", [claim("kept", "partial")], scale="paper", references=references)
     index = build()
     site = collect(outputs)
-    assert [n for _, n in site.all.counts] == [4, 1, 1, 1, 1, 1, 0]
-    assert [n for _, n in site.all.kept_counts] == [0, 1, 0, 0, 0, 0, 0]
+    assert [n for _, n in count(site.all.entries)] == [4, 1, 1, 1, 1, 1, 0]
+    assert [n for _, n in count(site.all.kept)] == [0, 1, 0, 0, 0, 0, 0]
     page = Page((index.parent / "kept/ferero/fig2.html").read_text())
     other = Page((index.parent / "artifacts/ferero/fig2.html").read_text())
     assert {"../../artifacts/ferero/fig10.html", "../../artifacts/ferero/fig2.html"} <= set(page.links)
@@ -584,7 +584,7 @@ def test_kept_drawings_stand_beside_those_of_make_reproduce(outputs: Path) -> No
     section = result_pages(artifacts(outputs))["ferero"].partition("## Figure 2")[2].partition("\n## ")[0]
     assert "**1 reproduced, 1 partial** (laptop scale and laptop scale, kept rows)." in section
     assert "Also shown here, and judged in `ferero/fig10`: c1, c2." in section
-    assert "| paper, kept rows | ◐&nbsp;1 |" in artifacts_table(site.papers[0])
+    assert "| paper, kept rows | ◐&nbsp;1 |" in rendered("artifacts_table.md", paper=site.papers[0])
 
 
 @DECLARED
@@ -603,7 +603,9 @@ def test_a_page_is_not_overwritten_by_less(
     readme = tmp_path / "README.md"
     page.write_text("all results")
     readme.write_text(f"{MARKERS[0]}\nall results\n{MARKERS[1]}\n")
-    monkeypatch.setattr("mobench.report.__main__.declared", lambda: ["ferero/fig3", "ferero/never_drawn"])
+    monkeypatch.setattr(
+        "mobench.report.__main__.choices", lambda group: ["ferero/fig3", "ferero/never_drawn"]
+    )
     for option, path in (("--results", page), ("--readme", readme)):
         assert main([option, str(path)]) == 1
         assert "missing: " in capsys.readouterr().err

@@ -9,6 +9,5 @@ May import: artifacts, cli, config, jobs, system, errors.
 
 from mobench.report.markdown import verdicts
 from mobench.report.pages import build
-from mobench.report.reading import declared
 
-__all__ = ["build", "declared", "verdicts"]
+__all__ = ["build", "verdicts"]

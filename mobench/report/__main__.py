@@ -8,11 +8,12 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from mobench.config.schema import choices
 from mobench.errors import MobenchError
 from mobench.report import markdown
 from mobench.report.model import Paper, Site
 from mobench.report.pages import write
-from mobench.report.reading import collect, declared
+from mobench.report.reading import collect
 from mobench.report.wall import wall
 from mobench.system.files import write_atomic
 from mobench.system.forms import read_json
@@ -54,7 +55,7 @@ def _results(index: Path, site: Site) -> None:
 
 
 def _readme(path: Path, site: Site) -> None:
-    renew(path, markdown.papers_table(site))
+    renew(path, markdown.rendered("papers_table.md", site=site))
     renew(path, markdown.holding(site), COUNT)
     print(f"readme: {path}")
 
@@ -67,7 +68,7 @@ def _findings(path: Path, site: Site) -> None:
 
 
 def _paper(path: Path, paper: Paper) -> None:
-    renew(path, markdown.artifacts_table(paper))
+    renew(path, markdown.rendered("artifacts_table.md", paper=paper))
     if paper.pictures:
         text, pictures = markdown.figures(paper)
         _images(path.parent.parent / "images/papers", pictures)
@@ -121,7 +122,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.add_argument(option, type=Path, metavar=metavar, help=meaning)
     args = parser.parse_args(list(arguments))
     try:
-        expected = declared()
+        expected = choices("experiment")
         root = args.outputs or outputs_root()
         site = collect(root, expected)
         print(f"report: {write(site, root / 'report')}")

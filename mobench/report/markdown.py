@@ -6,6 +6,7 @@ rows are folded. No date inside.
 
 from __future__ import annotations
 
+import html
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -28,6 +29,7 @@ from mobench.report.model import (
     Mark,
     Paper,
     Site,
+    count,
     counted,
     mark,
     scales,
@@ -124,11 +126,12 @@ def leanings(evidence: Sequence[Evidence]) -> str:
     return f"Of the {len(undecided)} inconclusive claims, {', '.join(parts)}." if undecided else ""
 
 
-def beyond(evidence: Sequence[Evidence]) -> list[str]:
+def beyond(site: Site) -> list[str]:
     """Returns the names of reproduced claims whose interval reaches beyond the tolerance."""
     return [
         f"{e.entry.id}: {e.claim.id}"
-        for e in evidence
+        for paper in site.papers
+        for e in paper.best
         if mark(e.claim).key == "yes"
         and any(
             g["spread"] is not None and abs(g["value"] - g["target"]) + g["spread"] > g["high"] - g["target"]
@@ -161,8 +164,8 @@ def near_targets(evidence: Sequence[Evidence]) -> list[tuple[str, int, int]]:
 
 
 SHOWN = (
-    (md, anchor, code, shortened, spoken, cell, own_checks, took, mark),
-    (tally, scales, rows, causes, abridged, near_targets, leanings, beyond),
+    (md, anchor, code, shortened, spoken, cell, own_checks, mark),
+    (count, tally, scales, took, rows, causes, abridged, near_targets, leanings, beyond),
 )
 
 
@@ -171,13 +174,13 @@ def rendered(template: str, **values: Any) -> str:
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
     env = jinja2.Environment(
         loader=loader,
-        autoescape=False,  # noqa: S701 - Markdown; `md` and `code` escape
+        autoescape=False,  # noqa: S701 - Markdown and SVG; `md`, `code` and `escaped` escape
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    env.filters |= {f.__name__: f for f in SHOWN[0]}
+    env.filters |= {f.__name__: f for f in SHOWN[0]} | {"escaped": html.escape}
     env.globals |= {f.__name__: f for f in SHOWN[1]} | {"VERDICTS": VERDICTS, "CHECKS": CHECKS}
     return re.sub(r"\n{3,}", "\n\n", env.get_template(template).render(values))
 
@@ -209,25 +212,15 @@ def _pictures(paper: Paper, images: Path | None) -> dict[str, str]:
     }
 
 
-def papers_table(site: Site) -> str:
-    """Returns a line per paper: verdicts of `make reproduce` and of kept rows, and its command."""
-    return rendered("papers_table.md", site=site)
-
-
 def holding(site: Site) -> str:
     """Returns the sentence that says how many claims hold."""
-    numbers = {v.key: n for v, n in tally(site.best)}
+    numbers = {v.key: n for v, n in tally(site.all.best)}
     papers = [paper for paper in site.papers if paper.best]
     return (
         f"**Of {sum(numbers.values())} claims of {len(papers)} papers, {numbers['yes']} hold, "
         f"{numbers['part']} hold in part, {numbers['no']} do not, and {numbers['skip']} are undecided**: "
         "too few seeds, other data, a smaller run, or runs that were lost.\n"
     )
-
-
-def artifacts_table(paper: Paper) -> str:
-    """Returns a line per artifact of one paper and scale: its verdicts, time and command."""
-    return rendered("artifacts_table.md", paper=paper)
 
 
 def figures(paper: Paper) -> tuple[str, dict[str, bytes]]:
@@ -264,9 +257,9 @@ def findings(site: Site) -> tuple[str, dict[str, bytes]]:
     """
     known = {
         (entry.id, claim.id): Evidence(entry, number, claim)
-        for entry in reversed(site.everything)
+        for entry in reversed(site.all.everything)
         for number, claim in enumerate(entry.claims, 1)
-    } | {(e.entry.id, e.claim.id): e for e in (*site.best, *site.checks)}
+    } | {(e.entry.id, e.claim.id): e for e in (*site.all.best, *site.all.checks)}
     sections = yaml.safe_load((paths.experiments() / "findings.yaml").read_text())
     pictures = {}
     for section in sections:
@@ -294,6 +287,6 @@ def records(site: Site) -> list[dict[str, Any]]:
     """Returns every claim of both columns with its verdict, for the test that recomputes them."""
     return [
         {"artifact": e.id, "kept": e.kept, "claim": c.id, "verdict": mark(c).name, "timed": c.timed}
-        for e in site.everything
+        for e in site.all.everything
         for c in e.claims
     ]

@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import quote
 
 from mobench.artifacts.claims import OWN, Claim, called
-from mobench.report.papers import paper_info
 from mobench.report.words import commit, duration, measured, text
 
 
@@ -106,7 +105,6 @@ class Entry:
 
     paper: str
     name: str
-    built: bool = True
     kept: bool = False  # drawn from rows that come with the project, beside what `make reproduce` draws
     problems: list[str] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
@@ -148,12 +146,7 @@ class Entry:
     @property
     def references(self) -> dict[str, list[str]]:
         """Claims of other artifacts that it shows, too, by artifact."""
-        references = self.origin.get("references")
-        return (
-            {str(k): [str(c) for c in v] for k, v in references.items()}
-            if isinstance(references, dict)
-            else {}
-        )
+        return {id: [str(c) for c in claims] for id, claims in self._mapping("references").items()}
 
     @property
     def label(self) -> str:
@@ -186,13 +179,6 @@ class Entry:
         return commit(self.origin)
 
     @property
-    def alt(self) -> str:
-        """A description of the picture for readers who do not see it."""
-        words = f"{self.label} of {paper_info(self.paper).short}, drawn from our runs"
-        verdicts = ", ".join(f"{n} {v.name}" for v, n in self.counts if n)
-        return f"{words}: {self.title}." + (f" Claims: {verdicts}." if verdicts else "")
-
-    @property
     def counts(self) -> list[tuple[Mark, int]]:
         """Claims per verdict."""
         return count([self])
@@ -200,14 +186,16 @@ class Entry:
     @property
     def jobs(self) -> dict[str, str]:
         """Keys of its jobs by name."""
-        jobs = self.origin.get("jobs")
-        return {str(name): str(key) for name, key in jobs.items()} if isinstance(jobs, dict) else {}
+        return {name: str(key) for name, key in self._mapping("jobs").items()}
 
     @property
     def finished(self) -> dict[str, str]:
         """The number of runs that had finished when the artifact was drawn, by name of the job."""
-        runs = self.origin.get("runs")
-        return {str(name): text(ran) for name, ran in runs.items()} if isinstance(runs, dict) else {}
+        return {name: text(ran) for name, ran in self._mapping("runs").items()}
+
+    def _mapping(self, key: str) -> dict[str, Any]:
+        value = self.origin.get(key)
+        return value if isinstance(value, dict) else {}
 
     @property
     def cost(self) -> str:
@@ -319,16 +307,6 @@ class Paper:
         """Each check of ours once, likewise."""
         return best(self.everything, CHECKS)
 
-    @property
-    def counts(self) -> list[tuple[Mark, int]]:
-        """Claims per verdict of what `make reproduce` draws."""
-        return count(self.entries)
-
-    @property
-    def kept_counts(self) -> list[tuple[Mark, int]]:
-        """Claims per verdict of what is drawn from kept rows."""
-        return count(self.kept)
-
 
 @dataclass(frozen=True)
 class DataSet:
@@ -375,29 +353,15 @@ class Site:
         return Paper("", "All", "", (), *lists)
 
     @property
-    def everything(self) -> list[Entry]:
-        """All drawings."""
-        return self.all.everything
-
-    @property
-    def best(self) -> list[Evidence]:
-        """Each claim once, on the best rows there are, paper by paper."""
-        return [evidence for paper in self.papers for evidence in paper.best]
-
-    @property
-    def checks(self) -> list[Evidence]:
-        """Each check of ours once, likewise."""
-        return [evidence for paper in self.papers for evidence in paper.checks]
-
-    @property
     def data(self) -> list[DataSet]:
         """Data sets that jobs name, by label."""
         by_label: dict[str, list[Job]] = {}
         for job in self.jobs:
             if isinstance(label := job.origin.get("data"), str):
                 by_label.setdefault(label, []).append(job)
+        drawn = self.all.everything
         return [
-            DataSet(label, jobs, [e for e in self.everything if any(job.key in e.folders for job in jobs)])
+            DataSet(label, jobs, [e for e in drawn if any(job.key in e.folders for job in jobs)])
             for label, jobs in sorted(by_label.items())
         ]
 

@@ -21,7 +21,7 @@ import jinja2
 from markupsafe import Markup
 
 from mobench.artifacts.style import METHODS
-from mobench.report.model import VERDICTS, Site, mark
+from mobench.report.model import VERDICTS, Site, count, mark
 from mobench.report.reading import collect
 from mobench.report.tables import boards, sheet
 from mobench.report.wall import wall
@@ -42,8 +42,7 @@ NAVIGATION = {
 def build(root: Path | None = None, expected: Sequence[str] = ()) -> Path:
     """Writes report/ under the outputs folder; returns the path of its first page.
 
-    `expected`: ids that the overview lists as not drawn yet when they have no folder
-    (see `reading.declared`).
+    `expected`: ids that the overview lists as not drawn yet when they have no folder.
     """
     root = root or outputs_root()
     return write(collect(root, expected), root / "report")
@@ -52,7 +51,7 @@ def build(root: Path | None = None, expected: Sequence[str] = ()) -> Path:
 def write(site: Site, target: Path) -> Path:
     """Writes the pages of a site into a folder; returns the path of the first one."""
     files = {f"assets/{name}": (TEMPLATES / name).read_bytes() for name in ("style.css", "script.js")}
-    files |= {f"{e.assets}/{name}": data for e in site.everything for name, data in e.files.items()}
+    files |= {f"{e.assets}/{name}": data for e in site.all.everything for name, data in e.files.items()}
     files |= dict(_pages(site))
     for name, data in files.items():
         path = target / name
@@ -79,7 +78,12 @@ def _pages(site: Site) -> Iterator[tuple[str, bytes]]:
     env.filters |= {"text": text, "rich": rich, "url": quote, "mark": mark}
     # a method of somebody else's has no other name
     env.filters["proper"] = lambda name: METHODS[name].name if name in METHODS else name
-    env.globals |= {"site": site, "navigation": NAVIGATION, "verdicts": list(VERDICTS.values())}
+    env.globals |= {
+        "site": site,
+        "count": count,
+        "navigation": NAVIGATION,
+        "verdicts": list(VERDICTS.values()),
+    }
 
     def page(address: str, template: str, **values: Any) -> tuple[str, bytes]:
         values |= {"here": address, "base": "../" * address.count("/")}
@@ -89,12 +93,12 @@ def _pages(site: Site) -> Iterator[tuple[str, bytes]]:
         "index.html",
         "index.html",
         commit=commit(provenance.code()),
-        wall=Markup(wall(site, links="")) if site.best else "",  # noqa: S704 - its texts are escaped by `wall`
+        wall=Markup(wall(site, links="")) if site.all.best else "",  # noqa: S704 - its texts are escaped by `wall`
     )
     yield page("boards.html", "boards.html", boards=boards(site))
     yield page("claims.html", "claims.html")
     yield page("data.html", "data.html")
-    addresses = {(e.kept, e.id): e.page for e in site.everything}
+    addresses = {(e.kept, e.id): e.page for e in site.all.everything}
     for paper in site.papers:
         for group in (paper.entries, paper.kept):
             for before, e, after in zip([None, *group], group, [*group[1:], None], strict=False):

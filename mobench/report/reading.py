@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from mobench.artifacts.claims import Claim, Verdict
 from mobench.cli.status import look
-from mobench.errors import MobenchError, StoreError
+from mobench.errors import StoreError
 from mobench.jobs.store import JobFolder
 from mobench.report.model import VERDICTS, Entry, Job, Paper, Site
 from mobench.report.papers import paper_info
@@ -114,7 +114,7 @@ def artifacts(root: Path, expected: Sequence[str] = ()) -> Site:
         for base, is_kept in ((root, False), (root / KEPT, True))
     )
     missing = sorted(set(expected) - {entry.id for entry in drawn})
-    waiting = [Entry(*id.split("/", 1), built=False) for id in missing]
+    waiting = [Entry(*id.split("/", 1)) for id in missing]
     papers = []
     for id in sorted(
         {e.paper for e in (*drawn, *kept, *waiting)}, key=lambda id: (paper_info(id).position, id)
@@ -150,22 +150,10 @@ def collect(root: Path, expected: Sequence[str] = ()) -> Site:
     folders = _folders(root / "runs")
     # rows that come with the project serve artifacts that were never run here
     kept = results_root() / "runs"
-    drawn = {key for entry in site.everything for key in entry.jobs.values()} - {p.name for p in folders}
+    drawn = {key for entry in site.all.everything for key in entry.jobs.values()} - {p.name for p in folders}
     folders += [kept / key for key in drawn if Path(key).name == key and (kept / key).is_dir()]
     site.jobs = [_job(p, p.parent == kept) for p in sorted(folders, key=lambda p: p.name)]
     by_key = {job.key: job for job in site.jobs}
-    for entry in site.everything:
+    for entry in site.all.everything:
         entry.folders = {key: by_key[key] for key in entry.jobs.values() if key in by_key}
     return site
-
-
-def declared() -> list[str]:
-    """Returns the ids of all artifacts in the configuration: conf/experiment/<paper>/<name>.yaml."""
-    from mobench.config.schema import conf_dir
-
-    try:
-        base = conf_dir() / "experiment"
-    except MobenchError:
-        return []
-    ids = (f"{p.parent.name}/{p.stem}" for p in base.glob("*/*.yaml"))
-    return sorted(id for id in ids if not id.endswith("/all") and not id.split("/")[1].startswith("_"))
