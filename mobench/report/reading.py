@@ -114,7 +114,7 @@ def artifacts(root: Path, expected: Sequence[str] = ()) -> Site:
         for base, is_kept in ((root, False), (root / KEPT, True))
     )
     missing = sorted(set(expected) - {entry.id for entry in drawn})
-    waiting = [Entry(*id.split("/", 1)) for id in missing]
+    waiting = [Entry(paper, name) for paper, name in (id.split("/", 1) for id in missing)]
     papers = []
     for id in sorted(
         {e.paper for e in (*drawn, *kept, *waiting)}, key=lambda id: (paper_info(id).position, id)

@@ -167,11 +167,12 @@ def _notes(
         notes.append(
             f"Lost runs, over which no mean is taken: {'; '.join(lost)}. These groups are never bold."
         )
+    each = rows.groupby(groups, dropna=False)
     settings = [
         c for c in map(str, rows) if c in ("problem", "algorithm", "oracle", "output", "steps") or "." in c
     ]
-    kinds = rows.groupby(groups, dropna=False)[[c for c in settings if c not in groups]].nunique()
-    if mixed := [c for c in kinds if (kinds[c] > 1).any()]:
+    mixed = [c for c in settings if c not in groups and (each[c].nunique() > 1).any()]
+    if mixed:
         notes.append(f"The means are also over {', '.join(mixed)}; add what should be told apart to by=.")
     if drawn:
         notes.append(f"{len(drawn)} hypervolumes are estimates, each within {max(drawn):.2g} (99 %).")
