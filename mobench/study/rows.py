@@ -105,11 +105,11 @@ def rows(*query: str, kept: bool = False) -> pd.DataFrame:
 def runs() -> pd.DataFrame:
     """All jobs in outputs/runs, or $MOBENCH_OUTPUTS/runs, the latest first, a row each: name (for `load`),
     status, problem, algorithm, oracle, steps, seeds, the settings by which jobs differ, such as
-    algorithm.step_size (None where a job has none), and modified. Folders without a status are left out.
+    algorithm.step_size (None where a job has none), and modified. Folders that cannot be read are left out.
     """
     import pandas as pd
 
-    jobs = matching((), outputs_root())
+    jobs = [job for job in matching((), outputs_root()) if "seeds" in job.settings]
     columns = dict.fromkeys((*PARTS, "steps", "seeds", *differing([job.settings for job in jobs])))
     lines = []
     for job in jobs:
