@@ -241,11 +241,11 @@ def test_several_methods_and_a_method_as_an_object() -> None:
     with pytest.raises(StoreError):
         mobench.load(both)
     runs = mobench.runs()
-    assert sorted(runs["algorithm"]) == ["Halves", "Halves", "MGDA"]
+    assert sorted(runs["algorithm"]) == ["halves", "halves", "mgda"]
     assert set(runs["status"]) == {"done"}
-    halves = runs[runs["algorithm"] == "Halves"]
+    halves = runs[runs["algorithm"] == "halves"]
     assert set(halves["algorithm.factor"]) == {1.0, 2.0}
-    assert runs.loc[runs["algorithm"] == "MGDA", "algorithm.factor"].tolist() == [None]
+    assert runs.loc[runs["algorithm"] == "mgda", "algorithm.factor"].tolist() == [None]
     assert not {"algorithm.outputs", "problem.start", "dtype"} & set(runs)  # the same in all
     assert mobench.load(runs["name"][0]).final is not None
 

@@ -175,7 +175,7 @@ def test_values_narrow_the_jobs_and_are_drawn_apart(mobench: Run) -> None:
     again = mobench(*FIG7, "seeds=[0]", "steps=6")
     assert "unchanged since" in again.out
     assert "other_settings/ferero/fig7+" in again.out
-    assert [entry.name for entry in artifacts(finished.root).everything] == ["fig7"]
+    assert [entry.name for entry in artifacts(finished.root).all.everything] == ["fig7"]
 
 
 @pytest.mark.parametrize(

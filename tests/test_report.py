@@ -6,6 +6,7 @@ import re
 import shutil
 import struct
 import zlib
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,10 @@ import pytest
 from mobench.errors import MobenchError, StoreError
 from mobench.report import build
 from mobench.report.__main__ import MARKERS, main
-from mobench.report.boards import score_boards
-from mobench.report.markdown import paper_markdown, papers_markdown, pictures_markdown
-from mobench.report.model import mark
-from mobench.report.papers import PaperInfo
+from mobench.report.markdown import figures, rendered, result_pages
+from mobench.report.model import count, mark
 from mobench.report.reading import artifacts, collect
-from mobench.report.result_pages import result_pages
+from mobench.report.tables import boards
 from mobench.report.wall import wall
 from mobench.report.words import number
 from mobench.system.paths import KEPT
@@ -78,28 +77,11 @@ def artifact(
     return folder
 
 
-CONFIG = """problem:
-  _target_: mobench.problems.vlmop2.VLMOP2
-algorithm:
-  _target_: mobench.algorithms.epo.EPO
-  step_size: {step}
-constraint: {{}}
-tuned: null
-steps: 100
-scale:
-  name: laptop
-artifact:
-  id: somewhere/else
-data_root: /home/somebody
-"""
-
-
 def job(
     root: Path,
     key: str,
     status: str,
     done: int = 0,
-    total: int = 0,
     seconds: float = 1.0,
     meta: dict[str, Any] | None = None,
     **fields: Any,
@@ -108,27 +90,17 @@ def job(
     folder = root / "runs" / key
     folder.mkdir(parents=True)
     (folder / "status.json").write_text(json.dumps({"status": status, **fields}))
-    if total:
+    if done:
         base = {"seconds_wall": seconds, "git_sha": "b" * 40, "git_dirty": False, "date": DATE}
-        base |= {"device": "CPU Z", "execution": f"one batch of {total} runs on cpu, 1 thread(s), stacked"}
+        base |= {"device": "CPU Z"}
         (folder / "meta.json").write_text(json.dumps(base | (meta or {})))
-        (folder / "config.yaml").write_text(CONFIG.format(step=seconds))
-        states = ["done"] * done + ["diverged"] * (total - done)
-        # two output rules: runs are counted once
-        rows = [
-            f"{i},0,{rule},{(i + 1) / total},0.5,{1 / (i + 3)},{i % 2},{('1.5e-9', '1e-12', '')[min(i, 2)]},"
-            f"{s}"
-            for rule in ("last", "mean")
-            for i, s in enumerate(states)
-        ]
-        head = "run,seed,output,preference_1,ray_1,f_1,solver_failures,kkt_residual_max,status"
-        (folder / "final.csv").write_text("\n".join([head, *rows]) + "\n")
+        (folder / "final.csv").write_text("run,status\n" + "0,done\n" * done)
     return folder
 
 
-DIGITS = {"data": "digits, enlarged", "data_sha256": "d" * 64, "embedded": True, "train_size": {"0": [3, 4]}}
-RIVER = {"data": "generated flows", "data_sha256": "e" * 64, "embedded": True, "rows": 90}
-FILES = {"data": "MNIST", "data_sha256": "f" * 64, "embedded": False, "train_size": 60000}
+DIGITS = {"data": "digits, enlarged", "data_sha256": "d" * 64, "embedded": True}
+RIVER = {"data": "generated flows", "data_sha256": "e" * 64, "embedded": True}
+FILES = {"data": "MNIST", "data_sha256": "f" * 64, "embedded": False}
 
 
 @pytest.fixture
@@ -136,12 +108,12 @@ def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Good, unfinished and corrupt artifacts of three papers, and jobs."""
     root = tmp_path / "outputs"
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(root))
-    job(root, "vlmop2-epo-aaaaaaaaaa", "done", 20, 20, 12.5)
-    job(root, "vlmop2-pmtl-bbbbbbbbbb", "done", 17, 20, 3.5)
-    job(root, "multimnist-ls-0000000001", "done", 1, 1, 60.0, DIGITS)
-    job(root, "multimnist-ls-0000000002", "done", 1, 1, 30.0, {**DIGITS, "device": "NVIDIA H100"})
-    job(root, "riverflow-ls-0000000003", "done", 1, 1, 1.0, RIVER)
-    job(root, "multimnist-ls-0000000004", "done", 1, 1, 2.0, FILES)
+    job(root, "vlmop2-epo-aaaaaaaaaa", "done", 20, 12.5)
+    job(root, "vlmop2-pmtl-bbbbbbbbbb", "done", 20, 3.5)
+    job(root, "multimnist-ls-0000000001", "done", 1, 60.0, DIGITS)
+    job(root, "multimnist-ls-0000000002", "done", 1, 30.0, {**DIGITS, "device": "NVIDIA H100"})
+    job(root, "riverflow-ls-0000000003", "done", 1, 1.0, RIVER)
+    job(root, "multimnist-ls-0000000004", "done", 1, 2.0, FILES)
     job(root, "zdt1-omd_tch-cccccccccc", "failed", error="the solver <gave up>")
     job(root, "zdt2-ls-dddddddddd", "running", step=3, steps=10)
     claims = [
@@ -185,11 +157,6 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = dict(attrs)
-        # HTML lets the end tags of cells and rows be left out
-        if tag in ("td", "tr") and self.stack[-1] == "td":
-            self.stack.pop()
-        if tag == "tr" and self.stack[-1] == "tr":
-            self.stack.pop()
         if tag not in VOID:
             self.stack.append(tag)
         if tag == "a":
@@ -202,12 +169,11 @@ class Page(HTMLParser):
         elif tag == "option":
             self.choices[self.control].add(str(values["value"]))
         self.scripts += tag == "script"
-        self.loads += [str(v) for k, v in attrs if k in ("src", "srcset") or (k == "href" and tag != "a")]
+        self.loads += [str(v).removesuffix(" 2x") for k, v in attrs if k in ("src", "srcset")]
+        self.loads += [str(v) for k, v in attrs if k == "href" and tag != "a"]
         self.ids += [str(values["id"])] if "id" in values else []
 
     def handle_endtag(self, tag: str) -> None:
-        while tag == "tbody" and self.stack[-1] in ("td", "tr"):
-            self.stack.pop()
         assert self.stack.pop() == tag
 
     def handle_data(self, data: str) -> None:
@@ -235,15 +201,14 @@ def test_pages_are_sound_and_self_contained(outputs: Path) -> None:
     assert path == outputs / "report" / "index.html"
     pages = every(outputs)
     kinds = {name.split("/")[0] for name in pages}
-    assert kinds == {"index.html", "boards.html", "claims.html", "data.html", "artifacts", "data"}
+    assert kinds == {"index.html", "boards.html", "claims.html", "data.html", "artifacts"}
     for name, page in pages.items():
         source = (path.parent / name).read_text()
         assert len(page.ids) == len(set(page.ids)), name
         assert page.scripts == 1, name
         assert not re.search(r"@import|url\(|https?://", source), name
         assert "<script>document.title" not in source, name
-        assert all("alt" in i and i["width"] == "4" and i["height"] == "3" for i in page.images), name
-        assert all(i["alt"] for i in page.images if i.get("loading") != "lazy"), name
+        assert all(i["alt"] for i in page.images), name
     assert html.unescape(EVIL) in pages["artifacts/ferero/fig2.html"].text
     assert html.unescape(EVIL) in pages["claims.html"].text
     for asset in ("style.css", "script.js"):
@@ -251,9 +216,8 @@ def test_pages_are_sound_and_self_contained(outputs: Path) -> None:
 
 
 def followed(root: Path) -> set[str]:
-    """Follow every link of every page: files and fragments; a fragment that filters names a choice of the
-    page that it leads
-    to. Returns what is filtered by.
+    """Follows every link of every page: a fragment is an id, or a filter by choices of the page that it
+    leads to. Returns what is filtered by.
     """
     report = root / "report"
     seen = set()
@@ -268,32 +232,23 @@ def followed(root: Path) -> set[str]:
             target = (report / name).parent / unquote(parts.path) if parts.path else report / name
             assert target.is_file(), f"{name}: {address}"
             if parts.fragment and "=" in parts.fragment:
-                choices = pages[str(target.resolve().relative_to(report.resolve()))].choices
                 for key, value in parse_qsl(parts.fragment, strict_parsing=True):
-                    assert value in choices[key], f"{name}: {address}"
+                    assert value in pages[str(target.resolve().relative_to(report.resolve()))].choices[key], (
+                        f"{name}: {address}"
+                    )
                     seen.add(key)
             elif parts.fragment:
-                ids = pages[str(target.resolve().relative_to(report.resolve()))].ids
-                assert parts.fragment in ids, f"{name}: {address}"
+                assert parts.fragment in pages[str(target.resolve().relative_to(report.resolve()))].ids, (
+                    f"{name}: {address}"
+                )
     return seen
 
 
-FILTERS = {"verdict", "paper"}
-
-
 def test_every_link_leads_somewhere(outputs: Path) -> None:
-    build()
-    assert followed(outputs) == FILTERS
-
-
-def test_every_link_leads_somewhere_when_there_is_one_of_each(tmp_path: Path) -> None:
-    job(tmp_path, "multimnist-ls-0000000001", "done", 1, 1, 60.0, DIGITS)
     jobs = {"a b/c": "multimnist-ls-0000000001"}
-    artifact(
-        tmp_path, "my paper/fig 1?", [claim("seen", "partial")], table="a\n1\n", jobs=jobs, depicts="data"
-    )
-    build(tmp_path)
-    assert followed(tmp_path) == FILTERS
+    artifact(outputs, "my paper/fig 1?", [claim("seen", "partial")], table="a\n1\n", jobs=jobs)
+    build()
+    assert followed(outputs) == {"verdict", "paper", "rows"}
 
 
 def test_pages_name_what_made_an_artifact(outputs: Path) -> None:
@@ -308,12 +263,13 @@ def test_pages_name_what_made_an_artifact(outputs: Path) -> None:
         "mobench +experiment=ferero/fig10",
         "a" * 40 + " with uncommitted changes",
         "torch 2.10",
-        "2025-01-02 03:04 +0000",
+        DATE,
         "17 of 20",
         "(folder missing)",
         "starts differ",
         "because of the step size",
         "outputs/runs/vlmop2-epo-aaaaaaaaaa 20 of 20 12.50 CPU Z bbbbbbbbbb",
+        "16 s for 2 jobs on CPU Z",
     ):
         assert said in page.text, said
 
@@ -330,11 +286,7 @@ def test_pages_name_what_made_an_artifact(outputs: Path) -> None:
         ),
         ("provenance.json", b"[]", "provenance.json contains list"),
         ("figure.png", b"GIF89a", "figure.png could not be shown: it is not a PNG file"),
-        (
-            "figure.png",
-            png()[:-14] + b"xx" + png()[-12:],
-            "figure.png could not be shown: the file is damaged",
-        ),
+        ("figure.png", png()[:-9], "figure.png could not be shown: it is not a PNG file"),
         ("table.csv", b"a,b\n1\n", "row 1 has 1 cells, but the header has 2"),
         ("table.csv", b'a\n"x', "table.csv could not be shown"),
     ],
@@ -354,23 +306,16 @@ def test_unknown_verdict_is_never_counted_as_a_known_one(tmp_path: Path) -> None
     artifact(tmp_path, "ferero/fig1", [claim("a", "reproduced"), claim("b", "excellent")])
     site = collect(tmp_path)
     expected = dict.fromkeys((*VERDICTS, "check undecided"), 0) | {"reproduced": 1, "unreadable": 1}
-    assert {v.name: n for v, n in site.counts} == expected
+    assert {v.name: n for v, n in count(site.all.entries)} == expected
     assert "unknown verdict 'excellent'" in Page(build(tmp_path).read_text()).text
 
 
-def test_verdict_counts(outputs: Path) -> None:
-    site = collect(outputs)
-    ours = {p.id: [n for _, n in p.counts] for p in site.papers}
-    assert ours == {
-        "ferero": [3, 1, 1, 1, 1, 1, 0],
-        "omd_tch": [1, 0, 0, 0, 0, 0, 0],
-        "newpaper": [0, 0, 0, 0, 0, 0, 0],
-    }
+def test_counts_lead_to_their_claims(outputs: Path) -> None:
     source = build().read_text()
-    counts = re.findall(r'class="count v-\w+" href="claims.html#([^"]+)"[^>]*>(\d+)<', source)
-    assert ("verdict=yes&amp;paper=ferero", "3") in counts
-    assert ("verdict=no&amp;paper=ferero", "1") in counts
-    assert ("verdict=yes", "4") in counts
+    counts = re.findall(r'href="claims.html#([^"]+)" title="(\d+) ', source)
+    assert ("verdict=yes&amp;paper=ferero&amp;rows=reproduced", "3") in counts
+    assert ("verdict=no&amp;paper=ferero&amp;rows=reproduced", "1") in counts
+    assert ("verdict=yes&amp;rows=reproduced", "4") in counts
     assert (outputs / "report" / "claims.html").read_text().count('<tr class="claim"') == 9
 
 
@@ -380,21 +325,14 @@ def test_the_same_inputs_give_the_same_bytes_and_nothing_is_written_again(output
             str(p): (p.read_bytes(), p.stat().st_mtime_ns) for p in build().parent.rglob("*") if p.is_file()
         }
 
-    def undated(source: bytes) -> list[str]:
-        return [line for line in source.decode().splitlines() if "<span>built " not in line]
-
     first = files()
     before = result_pages(artifacts(outputs))
     again = files()
-    index = str(outputs / "report" / "index.html")
-    assert undated(first.pop(index)[0]) == undated(again.pop(index)[0])
     assert first == again  # times, too
     assert before == result_pages(artifacts(outputs))
     # elsewhere and from nothing, the same
     shutil.rmtree(outputs / "report")
-    assert {name: data for name, (data, _) in files().items() if name != index} == {
-        n: d for n, (d, _) in first.items()
-    }
+    assert {name: data for name, (data, _) in files().items()} == {n: d for n, (d, _) in first.items()}
 
 
 def test_files_and_pages_follow_the_artifacts(outputs: Path) -> None:
@@ -402,18 +340,13 @@ def test_files_and_pages_follow_the_artifacts(outputs: Path) -> None:
     assets = report / "assets"
     assert (assets / "ferero/fig2/figure.png").read_bytes() == png()
     assert (assets / "ferero/fig2/table.csv").exists()
-    (before,) = (assets / "ferero/fig10").glob("small-*.webp")
     shutil.rmtree(outputs / "artifacts" / "ferero" / "fig2")
-    shutil.rmtree(outputs / "runs" / "riverflow-ls-0000000003")
     (outputs / "artifacts" / "ferero" / "fig10" / "figure.png").write_bytes(png(8, 8))
     (report / "mine.txt").write_text("of a reader")
     build()
     assert not (assets / "ferero/fig2").exists()
     assert not (report / "artifacts" / "ferero" / "fig2.html").exists()
-    assert not (report / "data" / "generated-flows.html").exists()
     assert (assets / "ferero/fig10/figure.png").read_bytes() == png(8, 8)
-    (after,) = (assets / "ferero/fig10").glob("small-*.webp")
-    assert after != before
     assert (report / "mine.txt").exists()
     shutil.rmtree(outputs / "artifacts")
     build()
@@ -431,7 +364,7 @@ def test_declared_artifacts_without_a_folder_are_listed(outputs: Path) -> None:
     expected = ["ferero/fig2", "ferero/table7", "mobl/theory"]
     page = Page(build(outputs, expected).read_text())
     assert "mobench +experiment=ferero/table7" in page.text
-    assert "3 artifacts, 1 not drawn yet" in page.text
+    assert "6 artifacts, 2 not drawn yet" in page.text
     assert "mobench +experiment=mobl/theory" in page.text
 
 
@@ -442,9 +375,6 @@ def test_jobs(outputs: Path) -> None:
     jobs = {j.key: j for j in collect(outputs).jobs}
     epo = jobs["vlmop2-epo-aaaaaaaaaa"]
     assert (epo.problem, epo.seconds, epo.commit) == ("vlmop2", 12.5, "b" * 10)
-    assert (epo.threads, epo.on_gpu) == (1, False)
-    assert [e.id for e in epo.used] == ["ferero/fig10"]
-    assert jobs["multimnist-ls-0000000002"].on_gpu
     assert (jobs["odd"].status, jobs["odd"].detail) == ("missing", "")
     lost = jobs["zdt3-ls-ffffffffff"]
     assert lost.status == "failed"
@@ -452,17 +382,16 @@ def test_jobs(outputs: Path) -> None:
 
 
 def test_data_sets_and_kept_rows(outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One page for each label, whatever its version; rows of the project where they were not run here."""
+    """One section for each label, whatever its version; rows of the project where they were not run here."""
     monkeypatch.setattr("mobench.report.reading.results_root", lambda: tmp_path / "kept")
     for key in ("vlmop2-ls-eeeeeeeeee", "vlmop2-epo-aaaaaaaaaa", "vlmop2-ls-9999999999"):
-        job(tmp_path / "kept", key, "done", 1, 1, 7.0)
-    versions = {"data_sha256": "9" * 64, "train_size": 8}
-    job(outputs, "multimnist-epo-0000000005", "done", 1, 1, 2.0, {**DIGITS, **versions})
+        job(tmp_path / "kept", key, "done", 1, 7.0)
+    job(outputs, "multimnist-epo-0000000005", "done", 1, 2.0, {**DIGITS, "data_sha256": "9" * 64})
     site = collect(outputs)
-    assert {d.label: (d.slug, d.kind, len(d.jobs), len(d.versions)) for d in site.data} == {
-        "MNIST": ("mnist", "official files", 1, 1),
-        "digits, enlarged": ("digits-enlarged", "embedded", 3, 2),
-        "generated flows": ("generated-flows", "generated", 1, 1),
+    assert {d.label: (d.kind, len(d.jobs), len(d.versions)) for d in site.data} == {
+        "MNIST": ("official files", 1, 1),
+        "digits, enlarged": ("embedded", 3, 2),
+        "generated flows": ("generated", 1, 1),
     }
     assert {j.key: j.kept for j in site.jobs if j.problem == "vlmop2"} == {
         "vlmop2-epo-aaaaaaaaaa": False,
@@ -519,7 +448,7 @@ def test_what_other_rows_say_is_folded(tmp_path: Path) -> None:
 def test_table_of_papers(outputs: Path) -> None:
     checks = [claim("a", "check passed"), claim("b", "check failed"), claim("c", "check passed")]
     artifact(outputs / KEPT, "ferero/fig2", [claim("c1", "partial"), *checks], scale="paper")
-    lines = papers_markdown(artifacts(outputs, ["ferero/never_drawn"])).splitlines()
+    lines = rendered("papers_table.md", site=artifacts(outputs, ["ferero/never_drawn"])).splitlines()
     assert "each claim once | `make reproduce` (laptop scale) | kept rows (paper scale)" in lines[0]
     all_four = "✓&nbsp;3 ◐&nbsp;1 ✗&nbsp;1 ○&nbsp;1"
     once = "✓&nbsp;3 ◐&nbsp;2 ✗&nbsp;1 ○&nbsp;1"
@@ -545,10 +474,10 @@ def test_a_check_without_a_verdict_is_no_claim(tmp_path: Path) -> None:
         tmp_path / KEPT, "ferero/fig2", [claim("b", "check passed", scale="paper", **ours)], scale="paper"
     )
     site = collect(tmp_path)
-    assert [e.claim.id for e in site.best] == ["a"]
-    marks = {e.claim.id: mark(e.claim).name for e in site.checks}
+    assert [e.claim.id for e in site.all.best] == ["a"]
+    marks = {e.claim.id: mark(e.claim).name for e in site.all.checks}
     assert marks == {"b": "check passed", "c": "check undecided", "d": "check failed"}
-    assert "| 1 passed, 1 failed, 1 undecided |" in papers_markdown(artifacts(tmp_path))
+    assert "| 1 passed, 1 failed, 1 undecided |" in rendered("papers_table.md", site=artifacts(tmp_path))
 
 
 def test_each_claim_is_counted_once_by_the_best_rows(tmp_path: Path) -> None:
@@ -559,7 +488,7 @@ def test_each_claim_is_counted_once_by_the_best_rows(tmp_path: Path) -> None:
     stored = [claim(id, verdict, scale="paper") for id, verdict in large]
     artifact(tmp_path / KEPT, "ferero/fig2", stored, scale="paper")
     site = collect(tmp_path)
-    judged = {e.claim.id: (e.claim.verdict, e.entry.kept) for e in site.best}
+    judged = {e.claim.id: (e.claim.verdict, e.entry.kept) for e in site.all.best}
     assert judged == {
         "a": ("not reproduced", True),
         "b": ("partial", True),
@@ -590,9 +519,9 @@ constrained,ball,lost,,,,,,,,does not fit: it needs objectives >= 0
 def test_a_board_of_the_comparison_keeps_its_order(tmp_path: Path) -> None:
     """Scores, intervals and places are those of the table; methods without a place say why."""
     artifact(tmp_path, "cross/zoo", [claim("a", "check passed")], table=SCORES)
-    (board,) = score_boards(collect(tmp_path))
-    assert [(line.name, line.place, line.p) for line in board.lines] == [("sure", 1, None), ("bold", 2, 0.25)]
-    assert board.lines[0].scores == {"ball": 0.7, "hole": 0.9}
+    (board,) = boards(collect(tmp_path))
+    assert [(line["method"], line["place"]) for line in board.lines] == [("sure", "1.0"), ("bold", "2.0")]
+    assert (board.scores["sure", "ball"], board.scores["sure", "hole"]) == (0.7, 0.9)
     assert (board.problems, board.beside) == (["ball"], ["hole"])
     assert board.absent == {"lost": "does not fit: it needs objectives >= 0"}
     page = Page((build(tmp_path).parent / "boards.html").read_text())
@@ -603,23 +532,22 @@ def test_a_board_of_the_comparison_keeps_its_order(tmp_path: Path) -> None:
     assert "0.900 [0.800, 0.950]" in page.text
 
 
-def test_a_papers_page_shows_the_figures_of_the_largest_scale(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    info = PaperInfo("F", "A title", 1, ["fig2", "fig3"])
-    monkeypatch.setattr("mobench.report.markdown.paper_info", lambda id: info)
+def test_a_papers_page_shows_the_figures_of_the_largest_scale(tmp_path: Path) -> None:
+    def pictures(*names: str) -> tuple[str, dict[str, bytes]]:
+        (paper,) = collect(tmp_path).papers
+        return figures(replace(paper, pictures=names))
+
     artifact(tmp_path, "ferero/fig2", [claim("a", "reproduced")])
     artifact(tmp_path, "ferero/fig3", [claim("b", "reproduced")], title="Own | title")
     artifact(tmp_path / KEPT, "ferero/fig2", [claim("a", "reproduced", scale="paper")], scale="paper")
-    text, pictures = pictures_markdown("ferero", collect(tmp_path))
-    assert list(pictures) == ["ferero_fig2.png", "ferero_fig3.png"]
-    assert all(data.startswith(b"\x89PNG") for data in pictures.values())
+    text, images = pictures("fig2", "fig3")
+    assert list(images) == ["ferero_fig2.png", "ferero_fig3.png"]
+    assert all(data.startswith(b"\x89PNG") for data in images.values())
     assert "![Title of ferero/fig2](../images/papers/ferero_fig2.png)" in text
     assert "*Title of ferero/fig2*, paper scale: `mobench +experiment=ferero/fig2`" in text
     assert r"*Own \| title*, laptop scale" in text
-    monkeypatch.setattr("mobench.report.markdown.paper_info", lambda id: PaperInfo("F", "", 1, ["fig22"]))
     with pytest.raises(MobenchError, match=r"ferero/fig22 has no figure.*fig2"):
-        pictures_markdown("ferero", collect(tmp_path))
+        pictures("fig22")
 
 
 def test_kept_drawings_stand_beside_those_of_make_reproduce(outputs: Path) -> None:
@@ -628,8 +556,8 @@ def test_kept_drawings_stand_beside_those_of_make_reproduce(outputs: Path) -> No
     artifact(outputs / KEPT, "ferero/fig2", [claim("kept", "partial")], scale="paper", references=references)
     index = build()
     site = collect(outputs)
-    assert [n for _, n in site.counts] == [4, 1, 1, 1, 1, 1, 0]
-    assert [n for _, n in site.kept_counts] == [0, 1, 0, 0, 0, 0, 0]
+    assert [n for _, n in count(site.all.entries)] == [4, 1, 1, 1, 1, 1, 0]
+    assert [n for _, n in count(site.all.kept)] == [0, 1, 0, 0, 0, 0, 0]
     page = Page((index.parent / "kept/ferero/fig2.html").read_text())
     other = Page((index.parent / "artifacts/ferero/fig2.html").read_text())
     assert {"../../artifacts/ferero/fig10.html", "../../artifacts/ferero/fig2.html"} <= set(page.links)
@@ -638,7 +566,7 @@ def test_kept_drawings_stand_beside_those_of_make_reproduce(outputs: Path) -> No
     section = result_pages(artifacts(outputs))["ferero"].partition("## Figure 2")[2].partition("\n## ")[0]
     assert "**1 reproduced, 1 partial** (laptop scale and laptop scale, kept rows)." in section
     assert "Also shown here, and judged in `ferero/fig10`: c1, c2." in section
-    assert "| paper, kept rows | ◐&nbsp;1 |" in paper_markdown("ferero", site)
+    assert "| paper, kept rows | ◐&nbsp;1 |" in rendered("artifacts_table.md", paper=site.papers[0])
 
 
 @DECLARED
@@ -657,7 +585,9 @@ def test_a_page_is_not_overwritten_by_less(
     readme = tmp_path / "README.md"
     page.write_text("all results")
     readme.write_text(f"{MARKERS[0]}\nall results\n{MARKERS[1]}\n")
-    monkeypatch.setattr("mobench.report.__main__.declared", lambda: ["ferero/fig3", "ferero/never_drawn"])
+    monkeypatch.setattr(
+        "mobench.report.__main__.choices", lambda group: ["ferero/fig3", "ferero/never_drawn"]
+    )
     for option, path in (("--results", page), ("--readme", readme)):
         assert main([option, str(path)]) == 1
         assert "missing: " in capsys.readouterr().err

@@ -42,13 +42,6 @@ def test_pseudo_weights_of_a_straight_front() -> None:
         assert chosen == pytest.approx((5 + 3 * (1 - w), 100 * w), abs=0.3)
 
 
-def test_the_compromise_has_equal_weighted_distances() -> None:
-    """On f_2 = (1 - f_1)^2 with w = (4/7, 3/7), 4 f_1 = 3 (1 - f_1)^2 holds at f_1 = (5 - 4) / 3."""
-    x = np.linspace(0, 1, N)
-    chosen = mobench.choose(front(x, (1 - x) ** 2), "compromise", weights=[4.0, 3.0])
-    assert ends(chosen) == pytest.approx((1 / 3, 4 / 9), abs=2 / N)
-
-
 def test_the_knee_is_farthest_below_the_line_between_the_ends() -> None:
     """On f_2 = (1 - f_1)^3 the slope is -1 at f_1 = 1 - 3^-1/2; stretching the axes changes nothing."""
     x = np.linspace(0, 1, N)
@@ -73,7 +66,6 @@ def test_bounds_leave_the_best_of_the_rest() -> None:
 def test_the_choices_are_those_of_pymoo() -> None:
     """Random points of three objectives, of which pymoo is handed those that no other dominates."""
     pymoo = pytest.importorskip("pymoo.mcdm.pseudo_weights")
-    from pymoo.decomposition.asf import ASF
     from pymoo.util.nds.non_dominated_sorting import NonDominatedSorting
 
     rng = np.random.default_rng(0)
@@ -83,9 +75,6 @@ def test_the_choices_are_those_of_pymoo() -> None:
         good = np.sort(NonDominatedSorting().do(F, only_non_dominated_front=True))
         expected = good[pymoo.PseudoWeights(w).do(F[good])]
         assert mobench.choose(rows, weights=w)["run"].item() == expected
-        scaled = (F[good] - F[good].min(0)) / np.ptp(F[good], axis=0)
-        expected = good[ASF().do(scaled, 1 / w).argmin()]
-        assert mobench.choose(rows, "compromise", weights=w)["run"].item() == expected
 
 
 def test_lost_and_dominated_runs_are_never_chosen() -> None:

@@ -2,13 +2,12 @@
 
 mobench report [--results docs/results.md]
 
-Both are written from one model of the folders (`reading`, `model`), which a command reads once.
+Both are templates over one model of the folders (`reading`, `model`), which a command reads once.
 
 May import: artifacts, cli, config, jobs, system, errors.
 """
 
-from mobench.report.build import build
 from mobench.report.markdown import verdicts
-from mobench.report.reading import declared
+from mobench.report.pages import build
 
-__all__ = ["build", "declared", "verdicts"]
+__all__ = ["build", "verdicts"]

@@ -5,22 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from mobench.config.schema import choices
 from mobench.errors import MobenchError
-from mobench.report import findings as gallery
-from mobench.report.build import write
-from mobench.report.markdown import (
-    count_markdown,
-    paper_markdown,
-    papers_markdown,
-    pictures_markdown,
-    records,
-)
-from mobench.report.model import Site
-from mobench.report.reading import collect, declared
-from mobench.report.result_pages import result_pages
+from mobench.report import markdown
+from mobench.report.model import Paper, Site
+from mobench.report.pages import write
+from mobench.report.reading import collect
 from mobench.report.wall import wall
 from mobench.system.files import write_atomic
 from mobench.system.forms import read_json
@@ -47,23 +40,40 @@ def renew(path: Path, table: str, markers: tuple[str, str] = MARKERS) -> None:
     write_atomic(path, (text[: begin + len(markers[0])] + "\n" + table + text[end:]).encode())
 
 
-def _illustrated(page: Path, site: Site) -> None:
-    """Writes the pictures of a paper's page."""
-    text, pictures = pictures_markdown(page.stem, site)
-    if not pictures:
-        return
+def _images(folder: Path, pictures: Mapping[str, bytes]) -> None:
     for name, data in pictures.items():
-        write_atomic(page.parent.parent / "images/papers" / name, data)
-    renew(page, text, PICTURES)
+        write_atomic(folder / name, data)
 
 
-def _judged(index: Path, site: Site) -> None:
+def _results(index: Path, site: Site) -> None:
     """Writes the pages of results and, beside the index, the record of all verdicts."""
-    for name, text in result_pages(site, index.parent / "images").items():
+    for name, text in markdown.result_pages(site, index.parent / "images").items():
         write_atomic(index.with_suffix("") / f"{name}.md" if name else index, text.encode())
-    record = [json.dumps(v) for v in records(site)]
+    record = [json.dumps(v) for v in markdown.records(site)]
     write_atomic(index.with_suffix(".json"), ("[\n" + ",\n".join(record) + "\n]\n").encode())
     print(f"results: {index}, {index.with_suffix('')}/*.md, {index.with_suffix('.json')}")
+
+
+def _readme(path: Path, site: Site) -> None:
+    renew(path, markdown.rendered("papers_table.md", site=site))
+    renew(path, markdown.holding(site), COUNT)
+    print(f"readme: {path}")
+
+
+def _findings(path: Path, site: Site) -> None:
+    page, pictures = markdown.findings(site)
+    write_atomic(path, page.encode())
+    _images(path.parent / "images/findings", pictures)
+    print(f"findings: {path}")
+
+
+def _paper(path: Path, paper: Paper) -> None:
+    renew(path, markdown.rendered("artifacts_table.md", paper=paper))
+    if paper.pictures:
+        text, pictures = markdown.figures(paper)
+        _images(path.parent.parent / "images/papers", pictures)
+        renew(path, text, PICTURES)
+    print(f"paper: {path}")
 
 
 def complete(root: Path, expected: Iterable[str]) -> None:
@@ -92,66 +102,46 @@ def complete(root: Path, expected: Iterable[str]) -> None:
         )
 
 
-def _pictured(site: Site, page: Path | None, wall_file: Path | None) -> None:
-    """Writes the gallery of findings with its pictures, and the wall of claims."""
-    if page is not None:
-        findings = gallery.findings()
-        write_atomic(page, gallery.page(site, findings).encode())
-        for name, data in gallery.pictures(site, findings).items():
-            write_atomic(page.parent / "images/findings" / name, data)
-        print(f"findings: {page}")
-    if wall_file is not None:
-        write_atomic(wall_file, wall(site).encode())
-        print(f"wall: {wall_file}")
+OPTIONS = {
+    "--outputs": ("DIR", "the outputs folder (default: $MOBENCH_OUTPUTS, else outputs)"),
+    "--results": (
+        "FILE",
+        "also write the results as Markdown: this index, and a page for each paper beside it",
+    ),
+    "--readme": ("FILE", "also update the table of papers between the two markers"),
+    "--papers": ("DIR", "also update the table of artifacts in DIR/<paper>.md between the same markers"),
+    "--findings": ("FILE", "also write the gallery of findings, with its pictures"),
+    "--wall": ("FILE", "also write the wall of claims as SVG"),
+}
 
 
 def main(arguments: Sequence[str]) -> int:
     """Builds the requested pages, prints their paths and returns the exit code."""
     parser = argparse.ArgumentParser(prog="mobench report", description=__doc__)
-    parser.add_argument(
-        "--outputs", type=Path, help="the outputs folder (default: $MOBENCH_OUTPUTS, else outputs)"
-    )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        metavar="FILE",
-        help="also write the results as Markdown: this index, and a page for each paper beside it",
-    )
-    parser.add_argument(
-        "--readme", type=Path, metavar="FILE", help="also update the table of papers between the two markers"
-    )
-    parser.add_argument(
-        "--papers",
-        type=Path,
-        metavar="DIR",
-        help="also update the table of artifacts in DIR/<paper>.md between the same markers",
-    )
-    parser.add_argument(
-        "--findings", type=Path, metavar="FILE", help="also write the gallery of findings, with its pictures"
-    )
-    parser.add_argument("--wall", type=Path, metavar="FILE", help="also write the wall of claims as SVG")
+    for option, (metavar, meaning) in OPTIONS.items():
+        parser.add_argument(option, type=Path, metavar=metavar, help=meaning)
     args = parser.parse_args(list(arguments))
     try:
-        expected = declared()
+        expected = choices("experiment")
         root = args.outputs or outputs_root()
         site = collect(root, expected)
         print(f"report: {write(site, root / 'report')}")
-        pages = sorted(args.papers.glob("*.md")) if args.papers is not None else []
-        written = (args.results, args.readme, args.wall, args.findings, *pages)
+        papers = {args.papers / f"{p.id}.md": p for p in site.papers} if args.papers is not None else {}
+        papers = {path: paper for path, paper in papers.items() if path.exists()}
+        written = (args.results, args.readme, args.wall, args.findings, *papers)
         if any(page is not None and page.exists() for page in written):
             complete(root, expected)
         if args.results is not None:
-            _judged(args.results, site)
+            _results(args.results, site)
         if args.readme is not None:
-            renew(args.readme, papers_markdown(site))
-            renew(args.readme, count_markdown(site), COUNT)
-            print(f"readme: {args.readme}")
-        if args.findings is not None or args.wall is not None:
-            _pictured(site, args.findings, args.wall)
-        for page in pages:
-            renew(page, paper_markdown(page.stem, site))
-            _illustrated(page, site)
-            print(f"paper: {page}")
+            _readme(args.readme, site)
+        if args.findings is not None:
+            _findings(args.findings, site)
+        if args.wall is not None:
+            write_atomic(args.wall, wall(site).encode())
+            print(f"wall: {args.wall}")
+        for path, paper in papers.items():
+            _paper(path, paper)
     except MobenchError as error:
         print(f"mobench report: error: {error}", file=sys.stderr)
         return 1

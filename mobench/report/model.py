@@ -6,14 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
 from mobench.artifacts.claims import OWN, Claim, called
-from mobench.report.papers import paper_info
-from mobench.report.sheets import Sheet
-from mobench.report.words import commit, measured, slug, text
+from mobench.report.words import commit, duration, measured, text
 
 
 @dataclass(frozen=True)
@@ -56,6 +53,7 @@ CLAIMS = ("yes", "part", "no", "skip")  # keys of the verdicts of claims
 CHECKS = ("pass", "fail", "open")  # and of checks of ours
 UNDECIDED = ("skip", "open")
 FAILING = ("partial", "not reproduced", "check failed")
+SCALES = ("smoke", "laptop", "paper")
 
 
 def mark(claim: Claim) -> Mark:
@@ -63,38 +61,72 @@ def mark(claim: Claim) -> Mark:
     return VERDICTS.get(called(claim.verdict, claim.source), UNREADABLE)
 
 
-@dataclass(frozen=True)
-class Figure:
-    """figure.png with its size in pixels."""
+@dataclass
+class Job:
+    """A job folder. `origin` is its meta.json."""
 
-    png: str
-    pdf: str | None
-    width: int
-    height: int
+    key: str
+    status: str
+    detail: str = ""
+    origin: dict[str, Any] = field(default_factory=dict)
+    kept: bool = False  # its rows come with the project, it was not run here
+
+    @property
+    def problem(self) -> str:
+        """Name of its problem: the first part of the key."""
+        return self.key.rsplit("-", 2)[0]
+
+    @property
+    def place(self) -> str:
+        """The place of its folder."""
+        return f"{'experiments/results' if self.kept else 'outputs'}/runs/{self.key}"
+
+    @property
+    def seconds(self) -> float | None:
+        """Wall time of all sessions; training and evaluation where the rows have the last session's alone."""
+        wall = measured(self.origin.get("seconds_wall"))
+        parts = [measured(self.origin.get(name)) or 0.0 for name in ("seconds_train", "seconds_evaluate")]
+        return None if wall is None else max(wall, sum(parts))
+
+    @property
+    def commit(self) -> str:
+        """Short commit, with the dirty flag."""
+        return commit(self.origin) if self.origin else "–"
+
+    @property
+    def device(self) -> str:
+        """The hardware that ran it."""
+        return text(self.origin.get("device"))
 
 
 @dataclass
 class Entry:
-    """One artifact."""
+    """One drawing of an artifact."""
 
     paper: str
     name: str
-    title: str = ""
-    built: bool = True
-    # drawn from rows that come with the project, beside the one that `make reproduce` draws
-    kept: bool = False
+    kept: bool = False  # drawn from rows that come with the project, beside what `make reproduce` draws
     problems: list[str] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
-    figure: Figure | None = None
-    table: Sheet | None = None
-    csv: str | None = None
-    notes: list[str] = field(default_factory=list)
-    origin: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)  # figures and tables that can be shown, by name
+    origin: dict[str, Any] = field(default_factory=dict)  # its provenance.json
+    folders: dict[str, Job] = field(default_factory=dict)  # those of its jobs that exist, by key
 
     @property
     def id(self) -> str:
         """<paper>/<name>."""
-        return f"{self.paper}/{self.name}" if self.name else self.paper
+        return f"{self.paper}/{self.name}"
+
+    @property
+    def title(self) -> str:
+        """The artifact's title; "" if it is not known."""
+        return text(self.origin["title"]) if self.origin.get("title") else ""
+
+    @property
+    def notes(self) -> list[str]:
+        """Remarks of the drawing."""
+        notes = self.origin.get("notes")
+        return [text(n) for n in notes] if isinstance(notes, list) else []
 
     @property
     def file(self) -> str:
@@ -114,20 +146,15 @@ class Entry:
     @property
     def references(self) -> dict[str, list[str]]:
         """Claims of other artifacts that it shows, too, by artifact."""
-        references = self.origin.get("references")
-        return (
-            {str(k): [str(c) for c in v] for k, v in references.items()}
-            if isinstance(references, dict)
-            else {}
-        )
+        return {id: [str(c) for c in claims] for id, claims in self._mapping("references").items()}
 
     @property
     def label(self) -> str:
         """fig3 -> Figure 3; our own additions keep their name."""
         match = re.fullmatch(r"(fig|table)(\d+[a-z]?)(?:_(.+))?", self.name)
         if match is None:
-            words = self.name.replace("_", " ").replace("/", ", ")
-            return words[:1].upper() + words[1:] or self.id
+            words = self.name.replace("_", " ")
+            return words[:1].upper() + words[1:]
         more = f", {match[3].replace('_', ' ')}" if match[3] else ""
         return f"{'Figure' if match[1] == 'fig' else 'Table'} {match[2]}{more}"
 
@@ -152,13 +179,6 @@ class Entry:
         return commit(self.origin)
 
     @property
-    def alt(self) -> str:
-        """A description of the picture for readers who do not see it."""
-        words = f"{self.label} of {paper_info(self.paper).short}, drawn from our runs"
-        verdicts = ", ".join(f"{n} {v.name}" for v, n in self.counts if n)
-        return f"{words}: {self.title}." + (f" Claims: {verdicts}." if verdicts else "")
-
-    @property
     def counts(self) -> list[tuple[Mark, int]]:
         """Claims per verdict."""
         return count([self])
@@ -166,19 +186,26 @@ class Entry:
     @property
     def jobs(self) -> dict[str, str]:
         """Keys of its jobs by name."""
-        jobs = self.origin.get("jobs")
-        return {str(name): str(key) for name, key in jobs.items()} if isinstance(jobs, dict) else {}
+        return {name: str(key) for name, key in self._mapping("jobs").items()}
 
     @property
     def finished(self) -> dict[str, str]:
         """The number of runs that had finished when the artifact was drawn, by name of the job."""
-        runs = self.origin.get("runs")
-        return {str(name): text(ran) for name, ran in runs.items()} if isinstance(runs, dict) else {}
+        return {name: text(ran) for name, ran in self._mapping("runs").items()}
+
+    def _mapping(self, key: str) -> dict[str, Any]:
+        value = self.origin.get(key)
+        return value if isinstance(value, dict) else {}
 
     @property
-    def shows_data(self) -> bool:
-        """True if its figure is a picture of the data (`artifact.depicts: data` in its configuration)."""
-        return self.figure is not None and self.origin.get("depicts") == "data"
+    def cost(self) -> str:
+        """Wall time of its jobs, one after another, and their hardware; "" if it is not known."""
+        timed = [job for job in self.folders.values() if job.seconds is not None]
+        if not timed:
+            return ""
+        devices = ", ".join(sorted({job.device for job in timed}))
+        seconds = duration(sum(job.seconds or 0.0 for job in timed))
+        return f"{seconds} for {len(timed)} job{'s' if len(timed) != 1 else ''} on {devices}"
 
 
 @dataclass(frozen=True)
@@ -193,9 +220,6 @@ class Evidence:
     def page(self) -> str:
         """Address of the claim, from the report's folder."""
         return f"{self.entry.page}#claim-{self.number}"
-
-
-SCALES = ("smoke", "laptop", "paper")
 
 
 def best(entries: Iterable[Entry], keys: Sequence[str] = CLAIMS) -> list[Evidence]:
@@ -226,7 +250,7 @@ def best(entries: Iterable[Entry], keys: Sequence[str] = CLAIMS) -> list[Evidenc
 class Artifact:
     """One artifact with its drawings: by `make reproduce`, and from kept rows."""
 
-    entries: Sequence[Entry]
+    entries: list[Entry]
 
     @property
     def claims(self) -> list[Evidence]:
@@ -252,251 +276,94 @@ class Artifact:
 
 @dataclass(frozen=True)
 class Paper:
-    """One paper."""
+    """One paper, or all of them together."""
 
     id: str
     short: str
     title: str
-    entries: list[Entry]
-    waiting: list[Entry]
-    kept: list[Entry] = field(default_factory=list)
+    pictures: Sequence[str]  # artifacts whose figures its page in the documentation shows
+    entries: list[Entry]  # drawn by `make reproduce`
+    kept: list[Entry]  # drawn from kept rows
+    waiting: list[Entry]  # declared, and not drawn yet
+
+    @property
+    def everything(self) -> list[Entry]:
+        """All drawings."""
+        return [*self.entries, *self.kept]
 
     @property
     def artifacts(self) -> list[Artifact]:
         """Its artifacts, in their order; those that only kept rows draw come last."""
-        ids = dict.fromkeys(entry.id for entry in (*self.entries, *self.kept))
-        return [Artifact([e for e in (*self.entries, *self.kept) if e.id == id]) for id in ids]
-
-    @property
-    def size(self) -> int:
-        """The number of its artifacts."""
-        return len(self.artifacts)
+        ids = dict.fromkeys(entry.id for entry in self.everything)
+        return [Artifact([e for e in self.everything if e.id == id]) for id in ids]
 
     @property
     def best(self) -> list[Evidence]:
         """Each claim once, on the best rows there are."""
-        return best([*self.entries, *self.kept])
+        return best(self.everything)
 
     @property
     def checks(self) -> list[Evidence]:
         """Each check of ours once, likewise."""
-        return best([*self.entries, *self.kept], CHECKS)
-
-    @property
-    def counts(self) -> list[tuple[Mark, int]]:
-        """Claims per verdict of what `make reproduce` draws."""
-        return count(self.entries)
-
-    @property
-    def kept_counts(self) -> list[tuple[Mark, int]]:
-        """Claims per verdict of what is drawn from kept rows."""
-        return count(self.kept)
+        return best(self.everything, CHECKS)
 
 
-@dataclass
-class Job:
-    """A job folder. `origin` is its meta.json."""
-
-    key: str
-    status: str
-    detail: str = ""
-    origin: dict[str, Any] = field(default_factory=dict)
-    kept: bool = False  # its rows come with the project, it was not run here
-    used: list[Entry] = field(default_factory=list)  # artifacts that draw it
-
-    @property
-    def problem(self) -> str:
-        """Name of its problem: the first part of the key."""
-        return self.key.rsplit("-", 2)[0]
-
-    @property
-    def place(self) -> str:
-        """The place of its folder."""
-        return f"{'experiments/results' if self.kept else 'outputs'}/runs/{self.key}"
-
-    @property
-    def seconds(self) -> float | None:
-        """Wall time of all sessions; training and evaluation where the rows have the last session's alone."""
-        wall = measured(self.origin.get("seconds_wall"))
-        parts = [measured(self.origin.get(name)) or 0.0 for name in ("seconds_train", "seconds_evaluate")]
-        return None if wall is None else max(wall, sum(parts))
-
-    @property
-    def commit(self) -> str:
-        """Short commit, with the dirty flag."""
-        return commit(self.origin) if self.origin else "–"
-
-    @property
-    def device(self) -> str:
-        """The hardware that ran it."""
-        return text(self.origin.get("device"))
-
-    @property
-    def on_gpu(self) -> bool:
-        """Tells whether a GPU computed any of its rows. The names of processors begin with CPU."""
-        return self.device != "–" and not all(name.startswith("CPU") for name in self.device.split(" and "))
-
-    @property
-    def threads(self) -> int | None:
-        """Threads of a job on a CPU, as far as `execution` says."""
-        match = re.search(r"(\d+) thread", text(self.origin.get("execution")))
-        return int(match[1]) if match else None
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The facts of the problem and its data: all of meta.json that is not the runner's."""
-        return {k: v for k, v in self.origin.items() if k not in RUNNERS_KEYS and v not in ([], {}, None)}
-
-    @property
-    def entries(self) -> list[Entry]:
-        """Artifacts that draw it, each once."""
-        return list({(entry.kept, entry.id): entry for entry in self.used}.values())
-
-
-RUNNERS_KEYS = frozenset(
-    {
-        "git_sha",
-        "git_dirty",
-        "versions",
-        "processes",
-        "device",
-        "date",
-        "execution",
-        "dtype",
-        "tf32",
-        "hypervolume",
-        "ideal_point",
-        "identity",
-        "clock",
-    }
-    | {"seconds_train", "seconds_evaluate", "seconds_wall", "peak_memory_mib", "peak_gpu_memory_mib"}
-)
-
-
-@dataclass
+@dataclass(frozen=True)
 class DataSet:
-    """The data that jobs call by the same label; `versions`: its jobs by SHA-256."""
+    """The data that jobs call by the same label, and the artifacts that rest on it."""
 
-    slug: str
     label: str
-    versions: dict[str, list[Job]]
-
-    @property
-    def page(self) -> str:
-        """Address of its page, from the report's folder."""
-        return f"data/{self.slug}.html"
-
-    @property
-    def jobs(self) -> list[Job]:
-        """All that used it."""
-        return [job for jobs in self.versions.values() for job in jobs]
+    jobs: list[Job]
+    entries: list[Entry]
 
     @property
     def kind(self) -> str:
         """The source of the data: problems say whether files were read, a label if the data are made up."""
-        if not all(job.facts.get("embedded") for job in self.jobs):
+        if not all(job.origin.get("embedded") for job in self.jobs):
             return "official files"
         return "generated" if self.label.startswith("generated") else "embedded"
 
     @property
-    def problems(self) -> dict[str, int]:
-        """Jobs per problem."""
-        names = sorted(job.problem for job in self.jobs)
-        return {name: names.count(name) for name in dict.fromkeys(names)}
+    def versions(self) -> list[str]:
+        """The SHA-256 of each version of it."""
+        return list(dict.fromkeys(text(job.origin.get("data_sha256")) for job in self.jobs))
 
     @property
-    def entries(self) -> list[Entry]:
-        """Artifacts that rest on it."""
-        return list({(entry.kept, entry.id): entry for job in self.jobs for entry in job.entries}.values())
+    def problems(self) -> list[str]:
+        """The problems that use it."""
+        return sorted({job.problem for job in self.jobs})
 
     @property
     def pictures(self) -> list[Entry]:
-        """Artifacts whose figure shows it."""
-        return [entry for entry in self.entries if entry.shows_data]
+        """Artifacts whose figure shows it (`artifact.depicts: data` in their configuration)."""
+        return [e for e in self.entries if e.origin.get("depicts") == "data" and "figure.png" in e.files]
 
 
 @dataclass
 class Site:
-    """Everything that the report shows, and the files that go with it."""
+    """Everything that the report shows."""
 
     papers: list[Paper]
-    jobs: list[Job]
-    assets: dict[str, bytes]
+    jobs: list[Job] = field(default_factory=list)
 
     @property
-    def entries(self) -> list[Entry]:
-        """All artifacts that have a folder in outputs/artifacts."""
-        return [e for p in self.papers for e in p.entries]
+    def all(self) -> Paper:
+        """All papers together."""
+        lists = ([e for p in self.papers for e in getattr(p, n)] for n in ("entries", "kept", "waiting"))
+        return Paper("", "All", "", (), *lists)
 
     @property
-    def kept(self) -> list[Entry]:
-        """All artifacts that were drawn from kept rows."""
-        return [e for p in self.papers for e in p.kept]
-
-    @property
-    def everything(self) -> list[Entry]:
-        """Both."""
-        return [*self.entries, *self.kept]
-
-    @property
-    def kept_counts(self) -> list[tuple[Mark, int]]:
-        """Claims per verdict of what is drawn from kept rows."""
-        return count(self.kept)
-
-    @property
-    def all_counts(self) -> list[tuple[Mark, int]]:
-        """Claims per verdict of both."""
-        return count(self.everything)
-
-    @property
-    def best(self) -> list[Evidence]:
-        """Each claim once, on the best rows there are."""
-        return [evidence for paper in self.papers for evidence in paper.best]
-
-    @property
-    def checks(self) -> list[Evidence]:
-        """Each check of ours once, likewise."""
-        return [evidence for paper in self.papers for evidence in paper.checks]
-
-    @property
-    def waiting(self) -> list[Entry]:
-        """Artifacts that are declared and have no folder."""
-        return [e for p in self.papers for e in p.waiting]
-
-    @property
-    def counts(self) -> list[tuple[Mark, int]]:
-        """Claims per verdict of what `make reproduce` draws."""
-        return count(self.entries)
-
-    @cached_property
-    def by_key(self) -> dict[str, Job]:
-        """Jobs by their folders' names."""
-        return {job.key: job for job in self.jobs}
-
-    @cached_property
     def data(self) -> list[DataSet]:
         """Data sets that jobs name, by label."""
-        jobs_by_data: dict[str, dict[str, list[Job]]] = {}
+        by_label: dict[str, list[Job]] = {}
         for job in self.jobs:
-            if isinstance(job.facts.get("data"), str):
-                sha = text(job.facts.get("data_sha256"))
-                jobs_by_data.setdefault(job.facts["data"], {}).setdefault(sha, []).append(job)
-        data_sets: list[DataSet] = []
-        for label in sorted(jobs_by_data):
-            short = slug(label)[:60].strip("-")
-            taken = {d.slug for d in data_sets}
-            unique = next(
-                s
-                for n in range(1, len(data_sets) + 2)
-                if (s := short if n == 1 else f"{short}-{n}") not in taken
-            )
-            data_sets.append(DataSet(unique, label, jobs_by_data[label]))
-        return data_sets
-
-    @cached_property
-    def data_of(self) -> dict[str, DataSet]:
-        """The data set of a job's key."""
-        return {job.key: data for data in self.data for job in data.jobs}
+            if isinstance(label := job.origin.get("data"), str):
+                by_label.setdefault(label, []).append(job)
+        drawn = self.all.everything
+        return [
+            DataSet(label, jobs, [e for e in drawn if any(job.key in e.folders for job in jobs)])
+            for label, jobs in sorted(by_label.items())
+        ]
 
 
 def counted(claim: Claim) -> bool:
@@ -515,3 +382,8 @@ def count(entries: Iterable[Entry]) -> list[tuple[Mark, int]]:
     numbers = Counter(mark(claim).name for entry in entries for claim in entry.claims if counted(claim))
     marks = list(VERDICTS.values()) + ([UNREADABLE] if numbers[UNREADABLE.name] else [])
     return [(v, numbers[v.name]) for v in marks]
+
+
+def scales(entries: Iterable[Entry]) -> list[str]:
+    """Returns the scales of these artifacts, the smallest first."""
+    return sorted({e.scale for e in entries if e.scale in SCALES}, key=SCALES.index)

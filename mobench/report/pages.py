@@ -1,13 +1,18 @@
-"""The HTML pages of the report, each as its address and bytes.
+"""From outputs/ to a static site that opens from disk. Reads artifact and job folders, computes nothing new.
 
-Dates and the present commit stand on the overview alone: the other pages change only with the rows that they
-show.
+    outputs/report/index.html              papers and their artifacts; beside it claims.html, boards.html
+                                           and data.html
+    outputs/report/artifacts/<id>.html     a page per artifact; kept/<id>.html per artifact that is drawn from
+                                           kept rows
+    outputs/report/assets/                 style, script, copies of figures and tables: the folder can be
+                                           zipped and sent
+
+The same inputs give the same bytes, and only what changed is written.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,133 +21,94 @@ import jinja2
 from markupsafe import Markup
 
 from mobench.artifacts.style import METHODS
-from mobench.report.boards import score_boards
-from mobench.report.model import VERDICTS, DataSet, Entry, Paper, Site, mark
-from mobench.report.runtime import runtime
+from mobench.report.model import VERDICTS, Site, count, mark
+from mobench.report.reading import collect
+from mobench.report.tables import boards, sheet
 from mobench.report.wall import wall
-from mobench.report.words import commit, duration, fact, glue, moment, text
+from mobench.report.words import commit, rich, text
 from mobench.system import provenance
+from mobench.system.files import write_atomic
+from mobench.system.paths import outputs_root
 
-OPEN_JOBS = 12  # a longer list of an artifact's jobs is folded
-NAVIGATION = (
-    ("index.html", "Overview"),
-    ("boards.html", "Leaderboards"),
-    ("claims.html", "Claims"),
-    ("data.html", "Data"),
-)
-STATES = {"done": "✓", "running": "…", "failed": "✗"}
+TEMPLATES = Path(__file__).parent / "templates"
+NAVIGATION = {
+    "index.html": "Overview",
+    "boards.html": "Leaderboards",
+    "claims.html": "Claims",
+    "data.html": "Data",
+}
 
 
-def _environment() -> jinja2.Environment:
-    loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
+def build(root: Path | None = None, expected: Sequence[str] = ()) -> Path:
+    """Writes report/ under the outputs folder; returns the path of its first page.
+
+    `expected`: ids that the overview lists as not drawn yet when they have no folder.
+    """
+    root = root or outputs_root()
+    return write(collect(root, expected), root / "report")
+
+
+def write(site: Site, target: Path) -> Path:
+    """Writes the pages of a site into a folder; returns the path of the first one."""
+    files = {f"assets/{name}": (TEMPLATES / name).read_bytes() for name in ("style.css", "script.js")}
+    files |= {f"{e.assets}/{name}": data for e in site.all.everything for name, data in e.files.items()}
+    files |= dict(_pages(site))
+    for name, data in files.items():
+        path = target / name
+        if not path.is_file() or path.read_bytes() != data:
+            write_atomic(path, data, durable=False)
+    for part in ("assets", "artifacts", "kept", "data"):  # of artifacts that are gone, and of older reports
+        for path in sorted((target / part).rglob("*"), reverse=True):
+            if path.is_dir() and not any(path.iterdir()):
+                path.rmdir()
+            elif path.is_file() and path.relative_to(target).as_posix() not in files:
+                path.unlink(missing_ok=True)
+    return target / "index.html"
+
+
+def _pages(site: Site) -> Iterator[tuple[str, bytes]]:
+    """Yields the address and the bytes of every page."""
     env = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    env.filters |= {
-        "text": text,
-        "glue": glue,
-        "duration": duration,
-        "moment": moment,
-        "commit": commit,
-        "fact": fact,
-        "url": quote,
-        "mark": mark,
-        # a method of somebody else's has no other name
-        "proper": lambda name: METHODS[name].name if name in METHODS else name,
-    }
+    env.filters |= {"text": text, "rich": rich, "url": quote, "mark": mark}
+    # a method of somebody else's has no other name
+    env.filters["proper"] = lambda name: METHODS[name].name if name in METHODS else name
     env.globals |= {
+        "site": site,
+        "count": count,
         "navigation": NAVIGATION,
         "verdicts": list(VERDICTS.values()),
-        "states": STATES,
-        "open_jobs": OPEN_JOBS,
     }
-    return env
-
-
-def styles() -> dict[str, bytes]:
-    """Returns style sheet and script, which all pages share."""
-    env = _environment()
-    return {f"assets/{name}": env.get_template(name).render().encode() for name in ("style.css", "script.js")}
-
-
-def pages(site: Site, thumbnails: dict[str, str]) -> Iterator[tuple[str, bytes]]:
-    """Yields every page of the report; `thumbnails`: address of the small figure by artifact."""
-    env = _environment()
 
     def page(address: str, template: str, **values: Any) -> tuple[str, bytes]:
-        base = "../" * address.count("/")
-        return address, env.get_template(template).render(site=site, base=base, **values).encode()
+        values |= {"here": address, "base": "../" * address.count("/")}
+        return address, env.get_template(template).render(values).encode()
 
-    commits = sorted({e.commit for e in site.everything if e.origin})
-    scales = sorted({e.scale for e in site.everything if e.scale != "–"})
-    head = {"commit": commit(provenance.code()), "commits": commits, "scales": scales}
     yield page(
         "index.html",
         "index.html",
-        here="index.html",
-        thumbnails=thumbnails,
-        built=time.strftime("%Y-%m-%d %H:%M %z"),
-        wall=Markup(wall(site, links="")) if site.best else "",  # noqa: S704 - its texts are escaped by `wall`
-        **head,
+        commit=commit(provenance.code()),
+        wall=Markup(wall(site, links="")) if site.all.best else "",  # noqa: S704 - its texts are escaped by `wall`
     )
-    yield page("boards.html", "boards.html", here="boards.html", boards=score_boards(site))
-    yield page("claims.html", "claims.html", here="claims.html")
-    yield page(
-        "data.html",
-        "data.html",
-        here="data.html",
-        thumbnails=thumbnails,
-        without=sum(job.key not in site.data_of for job in site.jobs),
-    )
-    pages_of = {(e.kept, e.id): e.page for e in site.everything}
+    yield page("boards.html", "boards.html", boards=boards(site))
+    yield page("claims.html", "claims.html")
+    yield page("data.html", "data.html")
+    addresses = {(e.kept, e.id): e.page for e in site.all.everything}
     for paper in site.papers:
         for group in (paper.entries, paper.kept):
-            for i, entry in enumerate(group):
-                around = (group[i - 1] if i else None, group[i + 1] if i + 1 < len(group) else None)
-                other = pages_of.get((not entry.kept, entry.id))
-                references = {
-                    id: (pages_of.get((False, id)), claims) for id, claims in entry.references.items()
-                }
-                values = {
-                    "paper": paper,
-                    "e": entry,
-                    "around": around,
-                    "runtime": runtime(entry, site),
-                    "group": group,
-                }
-                yield page(entry.file, "artifact.html", here="", other=other, references=references, **values)
-    for data in site.data:
-        yield page(
-            data.page,
-            "dataset.html",
-            here="",
-            data=data,
-            sizes=_sizes(data),
-            drawn=_by_paper(data.entries, site),
-        )
-
-
-def _sizes(data: DataSet) -> dict[str, list[tuple[str, str]]]:
-    """Returns the facts that jobs record of their data, by SHA-256, each different value once."""
-    out = {}
-    for sha, jobs in data.versions.items():
-        answers: dict[str, list[str]] = {}
-        for job in jobs:
-            for key, value in job.facts.items():
-                # lists of lists describe what a job's seeds drew from the data, not the data
-                drawn = "[" in fact(key, value)
-                if key not in ("data", "embedded") and not key.endswith("_sha256") and not drawn:
-                    values = answers.setdefault(key.replace("_", " "), [])
-                    values += [words] if (words := fact(key, value)) not in values else []
-        out[sha] = [
-            (key, "; ".join(v[:4]) + (f"; and {len(v) - 4} more" if len(v) > 4 else ""))
-            for key, v in answers.items()
-        ]
-    return out
-
-
-def _by_paper(entries: list[Entry], site: Site) -> list[tuple[Paper, list[Entry]]]:
-    pages = {e.page for e in entries}
-    return [
-        (p, drawn) for p in site.papers if (drawn := [e for e in (*p.entries, *p.kept) if e.page in pages])
-    ]
+            for before, e, after in zip([None, *group], group, [*group[1:], None], strict=False):
+                yield page(
+                    e.file,
+                    "artifact.html",
+                    e=e,
+                    paper=paper,
+                    around=(before, after),
+                    table=sheet(e.files["table.csv"]) if "table.csv" in e.files else None,
+                    other=addresses.get((not e.kept, e.id)),
+                    references={id: (addresses.get((False, id)), c) for id, c in e.references.items()},
+                )

@@ -1,10 +1,4 @@
-"""The papers: short name, title, order and pictures, from `experiments/<paper>/paper.yaml`.
-
-short: FERERO
-title: A Flexible Framework for Preference-Guided Multi-Objective Learning
-position: 1
-pictures: [fig3, fig4]
-"""
+"""The papers: short name, title, order and pictures, from `experiments/<paper>/paper.yaml`."""
 
 from __future__ import annotations
 

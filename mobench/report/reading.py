@@ -6,21 +6,18 @@ A file that cannot be read is shown with the reason; nothing is dropped.
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from PIL import Image
-
 from mobench.artifacts.claims import Claim, Verdict
 from mobench.cli.status import look
-from mobench.errors import MobenchError, StoreError
+from mobench.errors import StoreError
 from mobench.jobs.store import JobFolder
-from mobench.report.model import VERDICTS, Entry, Figure, Job, Paper, Site
+from mobench.report.model import VERDICTS, Entry, Job, Paper, Site
 from mobench.report.papers import paper_info
-from mobench.report.sheets import sheet
+from mobench.report.tables import parsed
 from mobench.report.words import text
 from mobench.system.forms import read_json
 from mobench.system.paths import KEPT, results_root
@@ -56,7 +53,6 @@ def _claims(value: Sequence[Any], entry: Entry) -> list[Claim]:
         elif verdict not in VERDICTS:
             entry.problems.append(f"claims.json: claim {i + 1} has the unknown verdict {verdict!r}.")
         words = ("statement", "source", "published", "measured", "tolerance", "scale")
-        gauges = record.get("gauges")
         claims.append(
             Claim(
                 id=text(record.get("id") or f"claim-{i + 1}"),
@@ -65,76 +61,36 @@ def _claims(value: Sequence[Any], entry: Entry) -> list[Claim]:
                 timed=bool(record.get("timed")),
                 leans=str(record.get("leans") or ""),
                 jobs=tuple(text(name) for name in record.get("jobs") or ()),
-                # artifacts that were drawn before there were gauges have none
-                gauges=tuple(g for g in gauges if isinstance(g, dict)) if isinstance(gauges, list) else (),
+                gauges=tuple(record.get("gauges") or ()),
                 **{name: text(record.get(name)) for name in words},
             )
         )
     return claims
 
 
-def png_size(data: bytes) -> tuple[int, int]:
-    """Returns width and height; raises ValueError if the bytes are no PNG, or a damaged one."""
-    if data[:8] != b"\x89PNG\r\n\x1a\n" or len(data) < 24:
-        raise ValueError("it is not a PNG file")
-    if b"IEND" not in data[-16:]:
-        raise ValueError("the file is truncated")
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            width, height = image.size
-            image.verify()
-    except (OSError, SyntaxError, ValueError) as error:  # Pillow's word for a broken checksum is SyntaxError
-        raise ValueError(f"the file is damaged ({error})") from error
-    return width, height
-
-
-def _entry(folder: Path, id: str, assets: dict[str, bytes], kept: bool = False) -> Entry:
-    paper, _, name = id.partition("/")
-    entry = Entry(paper, name, kept=kept)
+def _entry(folder: Path, kept: bool) -> Entry:
+    entry = Entry(folder.parent.name, folder.name, kept=kept)
     unfinished = "the drawing was interrupted; rerun the command of the artifact."
     claims = _json(folder / "claims.json", entry, list, unfinished)
     origin = _json(folder / "provenance.json", entry, dict, "the origin of the numbers is unknown.")
     entry.claims = _claims(claims or [], entry)
     entry.origin = origin or {}
-    entry.title = text(entry.origin["title"]) if entry.origin.get("title") else ""
-    notes = entry.origin.get("notes")
-    entry.notes = [text(n) for n in notes] if isinstance(notes, list) else [text(notes)] if notes else []
-    files: dict[str, bytes] = {}
-    for file in ("figure.png", "figure.pdf", "table.csv"):
+    for name in ("figure.png", "figure.pdf", "table.csv"):
         try:
-            files[file] = (folder / file).read_bytes()
+            data = (folder / name).read_bytes()
+            if name == "figure.png" and not (data.startswith(b"\x89PNG\r\n") and b"IEND" in data[-16:]):
+                raise ValueError("it is not a PNG file, or a part of one")
+            if name == "table.csv":
+                parsed(data)
         except FileNotFoundError:
             continue
-        except OSError as error:
-            entry.problems.append(f"{file} could not be loaded ({error}).")
-    base = entry.assets
-    if "figure.png" in files:
-        try:
-            width, height = png_size(files["figure.png"])
-        except ValueError as error:
-            entry.problems.append(f"figure.png could not be shown: {error}.")
+        except (OSError, ValueError, csv.Error) as error:
+            entry.problems.append(f"{name} could not be shown: {error}.")
         else:
-            pdf = f"{base}/figure.pdf" if "figure.pdf" in files else None
-            entry.figure = Figure(f"{base}/figure.png", pdf, width, height)
-    elif "figure.pdf" in files:
-        entry.problems.append("figure.png is missing, although figure.pdf exists.")
-    if "table.csv" in files:
-        entry.csv = f"{base}/table.csv"
-        try:
-            entry.table = sheet(files["table.csv"].decode())
-        except (ValueError, csv.Error) as error:
-            entry.problems.append(f"table.csv could not be shown: {error}.")
-    elif (folder / "table.md").exists():
-        entry.problems.append("table.csv is missing, although table.md exists.")
-    if not files and (not entry.claims or entry.label.startswith(("Figure ", "Table "))):
+            entry.files[name] = data
+    if not entry.files and not entry.claims:
         entry.problems.append("There is neither a figure nor a table.")
-    assets.update({f"{base}/{file}": data for file, data in files.items()})
     return entry
-
-
-def _unbuilt(id: str) -> Entry:
-    paper, _, name = id.partition("/")
-    return Entry(paper, name, built=False)
 
 
 def _natural(name: str) -> tuple[Any, ...]:
@@ -144,17 +100,8 @@ def _natural(name: str) -> tuple[Any, ...]:
     return (group, parts, name)
 
 
-def _folders(base: Path) -> dict[str, Path]:
-    """Returns artifact folders by id: <paper>/<name>, and other folders under artifacts/ that hold files."""
-    folders = {}
-    for folder in base.rglob("*") if base.is_dir() else ():
-        parts = folder.relative_to(base).parts
-        if not folder.is_dir() or any(p.startswith(".") for p in parts):
-            continue
-        children = [c for c in folder.iterdir() if not c.name.startswith(".")]
-        if any(c.is_file() for c in children) or (not children and len(parts) > 1):
-            folders["/".join(parts)] = folder
-    return folders
+def _folders(base: Path) -> list[Path]:
+    return [p for p in base.glob("*") if p.is_dir() and not p.name.startswith(".")]
 
 
 def artifacts(root: Path, expected: Sequence[str] = ()) -> Site:
@@ -162,23 +109,23 @@ def artifacts(root: Path, expected: Sequence[str] = ()) -> Site:
 
     Ids that are `expected` and have no folder are listed as not drawn.
     """
-    assets: dict[str, bytes] = {}
-    folders = _folders(root / "artifacts")
-    entries = [_entry(folder, id, assets) for id, folder in folders.items()]
-    kept = [
-        _entry(folder, id, assets, kept=True) for id, folder in _folders(root / KEPT / "artifacts").items()
-    ]
-    waiting = [_unbuilt(id) for id in sorted(set(expected) - set(folders))]
-    ids = {e.paper for e in entries + waiting + kept}
+    drawn, kept = (
+        [_entry(folder, is_kept) for paper in _folders(base / "artifacts") for folder in _folders(paper)]
+        for base, is_kept in ((root, False), (root / KEPT, True))
+    )
+    missing = sorted(set(expected) - {entry.id for entry in drawn})
+    waiting = [Entry(paper, name) for paper, name in (id.split("/", 1) for id in missing)]
     papers = []
-    for id in sorted(ids, key=lambda id: (paper_info(id).position, id)):
+    for id in sorted(
+        {e.paper for e in (*drawn, *kept, *waiting)}, key=lambda id: (paper_info(id).position, id)
+    ):
         info = paper_info(id)
-        built, missing, from_kept = (
+        lists = (
             sorted((e for e in group if e.paper == id), key=lambda e: _natural(e.name))
-            for group in (entries, waiting, kept)
+            for group in (drawn, kept, waiting)
         )
-        papers.append(Paper(id, info.short, info.title, built, missing, from_kept))
-    return Site(papers, [], assets)
+        papers.append(Paper(id, info.short, info.title, info.pictures, *lists))
+    return Site(papers)
 
 
 def _job(path: Path, kept: bool) -> Job:
@@ -200,29 +147,13 @@ def collect(root: Path, expected: Sequence[str] = ()) -> Site:
     Ids that are `expected` and have no folder are listed as not drawn.
     """
     site = artifacts(root, expected)
-    base = root / "runs"
-    folders = (
-        [p for p in base.iterdir() if p.is_dir() and not p.name.startswith(".")] if base.is_dir() else []
-    )
+    folders = _folders(root / "runs")
     # rows that come with the project serve artifacts that were never run here
     kept = results_root() / "runs"
-    drawn = {key for entry in site.everything for key in entry.jobs.values()} - {p.name for p in folders}
+    drawn = {key for entry in site.all.everything for key in entry.jobs.values()} - {p.name for p in folders}
     folders += [kept / key for key in drawn if Path(key).name == key and (kept / key).is_dir()]
     site.jobs = [_job(p, p.parent == kept) for p in sorted(folders, key=lambda p: p.name)]
-    for entry in site.everything:
-        for key in entry.jobs.values():
-            if key in site.by_key:
-                site.by_key[key].used.append(entry)
+    by_key = {job.key: job for job in site.jobs}
+    for entry in site.all.everything:
+        entry.folders = {key: by_key[key] for key in entry.jobs.values() if key in by_key}
     return site
-
-
-def declared() -> list[str]:
-    """Returns the ids of all artifacts in the configuration: conf/experiment/<paper>/<name>.yaml."""
-    from mobench.config.schema import conf_dir
-
-    try:
-        base = conf_dir() / "experiment"
-    except MobenchError:
-        return []
-    ids = (f"{p.parent.name}/{p.stem}" for p in base.glob("*/*.yaml"))
-    return sorted(id for id in ids if not id.endswith("/all") and not id.split("/")[1].startswith("_"))

@@ -1,4 +1,4 @@
-"""Formats values of rows for readers: numbers, durations, dates, commits."""
+"""Formats values of rows for readers: numbers, durations, commits, text with code."""
 
 from __future__ import annotations
 
@@ -39,24 +39,14 @@ def measured(value: Any) -> float | None:
     return float(value)
 
 
-def duration(seconds: Any) -> str:
+def duration(seconds: float) -> str:
     """Formats a duration: 3.2 s, 4 min 12 s, 2 h 5 min."""
-    value = measured(seconds)
-    if value is None:
-        return "–"
-    if value < 60:
-        return f"{value:.2g} s" if value < 10 else f"{value:.0f} s"
-    minutes, rest = divmod(round(value), 60)
+    if seconds < 60:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min"
-
-
-def moment(value: Any) -> str:
-    """Formats an ISO time with a space and without seconds."""
-    return re.sub(
-        r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(.*)$", r"\1 \2 \3", text(value)
-    ).strip()
 
 
 _INTEGER = re.compile(r"[+-]?\d{1,15}")
@@ -86,53 +76,12 @@ def number(raw: str) -> str:
     return digits.replace("-", "−")
 
 
-def fact(key: str, value: Any) -> str:
-    """Formats a fact that a problem records about its data.
-
-    A value that all seeds share is shown once, sizes per client are added up (`104 in 10 parts of 10 to 11`),
-    and long lists are truncated.
-    """
-    if isinstance(value, dict):
-        each = {k: fact(key, v) for k, v in value.items()}
-        return (
-            next(iter(each.values()))
-            if len(set(each.values())) == 1
-            else "; ".join(f"seed {k}: {v}" for k, v in each.items())
-        )
-    if key.endswith("size") and isinstance(value, list) and value and all(isinstance(v, int) for v in value):
-        low = min(value)
-        high = max(value)
-        return f"{sum(value)} in {len(value)} parts of {low}" + (f" to {high}" if high > low else "")
-    words = ", ".join(map(str, value)) if isinstance(value, list) and value else text(value)
-    return words if len(words) <= 200 else f"{words[:190]} …"
-
-
-def slug(value: str) -> str:
-    """Returns a file name made of letters, digits and hyphens."""
-    return re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-") or "unnamed"
-
-
 _CODE = re.compile(r"`([^`]+)`")
-_GLUED = re.compile(
-    r"[+−-]?\d[\d.]* ?± ?[\d.]+|[<>≤≥≈±] ?[+−-]?\d[\w.%°·+−-]{0,12}|[+−-]?\d[\d.]*[eE][+-]?\d+"
-)
 
 
-def glue(value: str) -> Markup:
-    """Escapes text and keeps its numbers on one line: `< 1e-3`, `± 0.2`; text in backticks is code."""
-    parts = _CODE.split(value)
+def rich(value: str) -> Markup:
+    """Escapes text for HTML; what stands in backticks is code."""
     return Markup("").join(
-        Markup("<code>{}</code>").format(part) if k % 2 else _glued(part) for k, part in enumerate(parts)
+        Markup("<code>{}</code>").format(part) if k % 2 else Markup.escape(part)
+        for k, part in enumerate(_CODE.split(value))
     )
-
-
-def _glued(value: str) -> Markup:
-    """Escapes text and keeps its numbers on one line."""
-    out = Markup("")
-    at = 0
-    for match in _GLUED.finditer(value):
-        out += Markup.escape(value[at : match.start()]) + Markup('<span class="nb">{}</span>').format(
-            match[0]
-        )
-        at = match.end()
-    return out + Markup.escape(value[at:])

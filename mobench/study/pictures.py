@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -60,16 +61,14 @@ def plot(rows: pd.DataFrame, x: str | None = None, y: str | None = None, *, by: 
             if not group and across != "step" and rays and source["preference_2"].notna().all():
                 _draw_rays(st, fig, ax, source, across, up)
                 groups = []
-            for k, (look, (_, part)) in enumerate(zip(_looks(st, group, groups), groups, strict=True)):
-                name, colour, marker = look
+            for (name, colour, marker), (_, part) in zip(_looks(st, group, groups), groups, strict=True):
                 if across == "step":
-                    for j, (_, curve) in enumerate(part.groupby(["source_job", "run", "output"], sort=False)):
-                        label = name if j == 0 else None
+                    curves = part.groupby(["source_job", "run", "output"], sort=False)
+                    for label, (_, curve) in zip([name, *[None] * (len(curves) - 1)], curves, strict=True):
                         ax.plot(curve[across], curve[up], color=colour, lw=0.9, alpha=0.6, label=label)
-                else:  # the first ones are larger, so that the last ones do not hide them
-                    size = 7.0 - 2.5 * k / max(len(groups) - 1, 1)
-                    drawn = {"color": colour, "marker": marker, "ms": size, "ls": "none", "label": name}
-                    ax.plot(part[across], part[up], mec="white", mew=0.4, alpha=0.9, **drawn)
+                else:
+                    drawn = {"color": colour, "marker": marker, "ls": "none", "label": name}
+                    ax.plot(part[across], part[up], ms=5.5, mec="white", mew=0.4, alpha=0.9, **drawn)
             ax.set(xlabel=_label(across), ylabel=_label(up))
             if group:
                 title = None if group == "algorithm" else group
@@ -98,20 +97,16 @@ def _looks(st: Any, group: str | None, groups: Sequence[tuple[Any, Any]]) -> lis
     Methods look as in every picture of the project, unless another one of this picture has that colour; all
     other groups take the next free colour.
     """
-    out: list[tuple[str, str, str]] = []
-    free = [
-        (c, m) for m, c in zip(st.MARKERS * 2, [*st.CYCLE, "#332288", "#8C6D31", "#999933"], strict=False)
+    known = {value: st.METHODS[value] for value, _ in groups if group == "algorithm" and value in st.METHODS}
+    by_colour = {look.colour: value for value, look in reversed(known.items())}
+    pairs = list(zip([*st.CYCLE, "#332288", "#8C6D31", "#999933"], st.MARKERS * 2, strict=False))
+    free = itertools.cycle([pair for pair in pairs if pair[0] not in by_colour] or pairs)
+    return [
+        (known[value].name, known[value].colour, known[value].marker)
+        if value in by_colour.values()
+        else (known[value].name if value in known else str(value), *next(free))
+        for value, _ in groups
     ]
-    looks = [st.METHODS.get(value) if group == "algorithm" else None for value, _ in groups]
-    taken = {look.colour for look in looks if look is not None}
-    available = [pair for pair in free if pair[0] not in taken] or free
-    for k, (look, (value, _)) in enumerate(zip(looks, groups, strict=True)):
-        name = look.name if look else str(value)
-        if look and look.colour not in {colour for _, colour, _ in out}:
-            out.append((name, look.colour, look.marker))
-        else:
-            out.append((name, *available[k % len(available)]))
-    return out
 
 
 def _label(column: str) -> str:

@@ -1,10 +1,4 @@
-"""Rows, history and resume of a training loop of one's own.
-
-    with mobench.record("my net", "ferero", preference=[0.3, 0.7], seed=0, lr=1e-3) as run:
-        for epoch in range(run.step, 50):
-            ...
-            run.log(epoch + 1, [loss_1, loss_2], validation_1=..., validation_2=...)
-            run.save({"model": model.state_dict()})
+"""Rows and history of a training loop of one's own.
 
 It writes a job's folder, so `mobench.rows`, `table`, `plot`, `choose`, `load` and `mobench status` read it as
 those of jobs that mobench trained.
@@ -14,9 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
@@ -36,47 +29,33 @@ class Recording:
 
     Attributes:
         done: whether an earlier call has finished this run; then there is nothing to do.
-        step: the last step that was logged, 0 at the beginning; a stopped run continues from its last `save`.
-        state: the state of the last `save`, or None.
-        path: the folder.
+        path: the folder, which may hold files of the loop's own.
     """
 
-    def __init__(self, identity: dict[str, Any], name: str, rerun: bool) -> None:
-        method = re.sub(r"\W", "", identity["algorithm"]["class"].lower())
-        slug = re.sub(r"\W+", "_", name.strip().lower()).strip("_") or "own"
-        key = f"{slug}-{method}-{config_hash(identity)}"
+    def __init__(self, identity: dict[str, Any], rerun: bool) -> None:
+        name, method = (
+            re.sub(r"\W+", to, word.strip().lower()).strip("_")
+            for word, to in ((identity["problem"]["title"], "_"), (identity["algorithm"]["class"], ""))
+        )
+        key = f"{name or 'own'}-{method}-{config_hash(identity)}"
         self.folder = JobFolder(outputs_root() / "runs" / key)
         self.identity = identity
         self.path = self.folder.path
         self.done = self.folder.done and not rerun
-        self.step = 0
-        self.state: dict[str, Any] | None = None
         self._history: list[dict[str, float]] = []
-        self._final_step: int | None = None  # step whose values are final; None: the last one
+        self._final: dict[str, float] | None = None  # the row that is final; None: the last one
         self._began = time.time()
-        self._before = 0.0
         self._last_beat = 0.0
         self._open = ExitStack()
-        self._rerun = rerun
 
     def __enter__(self) -> Self:
-        """Locks the folder, and takes up the last `save`."""
+        """Locks the folder."""
         self._open.enter_context(self.folder.locked())
-        if self.done:
-            return self
-        checkpoint, messages = (None, []) if self._rerun else self.folder.load_checkpoint()
-        for message in messages:
-            print(f"warning: {message}", file=sys.stderr)
-        if checkpoint is not None:
-            self.step = int(checkpoint["step"])
-            self.state = checkpoint["state"]
-            self._history = checkpoint["history"]
-            self._final_step = checkpoint["kept"]
-            self._before = float(checkpoint["seconds"])
-        config = {**self.identity, "problem": {**self.identity["problem"], "_target_": _NAME}}
-        config |= {p: {**self.identity[p], "_target_": _NAME} for p in ("algorithm", "oracle")}
-        self.folder.write_config(config)
-        self._beat()
+        if not self.done:
+            target = {"_target_": f"{type(self).__module__}.{type(self).__qualname__}"}
+            parts = {part: self.identity[part] | target for part in ("problem", "algorithm", "oracle")}
+            self.folder.write_config(self.identity | parts)
+            self._beat()
         return self
 
     def log(self, step: int, losses: Sequence[Any], **columns: Any) -> None:
@@ -92,63 +71,49 @@ class Recording:
             ConfigError: other numbers of losses than before, or a step that is not later.
         """
         self._refuse_done()
-        if step <= self.step:
-            raise ConfigError(f"log({step}, ...) comes after step {self.step}; log later steps only.")
-        row = {"step": step} | {f"f_{m + 1}": float(value) for m, value in enumerate(losses)}
-        row |= {name: float(value) for name, value in columns.items()}
+        if self._history and step <= self._history[-1]["step"]:
+            raise ConfigError(
+                f"log({step}, ...) comes after step {self._history[-1]['step']}; log later steps only."
+            )
         if len(losses) != (M := len(self.identity["preferences"][0])):
             raise ConfigError(f"log got {len(losses)} losses, but the preference has {M}.")
-        self._history.append(row)
-        self.step = step
+        row = {"step": step} | {f"f_{m + 1}": float(value) for m, value in enumerate(losses)}
+        self._history.append(row | {name: float(value) for name, value in columns.items()})
         if time.time() - self._last_beat > BEAT:
             self._beat()
 
     def keep(self) -> None:
         """Makes the last logged values the run's final ones: call it where they are best."""
         self._refuse_done()
-        self._final_step = self.step
-
-    def save(self, state: Mapping[str, Any]) -> None:
-        """Saves the state from which the loop goes on: tensors and plain values, such as state dicts."""
-        self._refuse_done()
-        payload = {
-            "step": self.step,
-            "state": dict(state),
-            "history": self._history,
-            "kept": self._final_step,
-        }
-        self.folder.save_checkpoint(payload | {"seconds": self._seconds()})
+        self._final = self._history[-1] if self._history else None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Writes the rows, or the last step of a loop that was stopped, or the error of one that failed."""
+        """Writes the rows, or the error of a loop that was stopped or failed."""
         with self._open:
             if self.done:
                 return
             if kind is None:
                 self._finish()
                 self.done = True
-            elif issubclass(kind, KeyboardInterrupt):
-                self._beat(interrupted=True)
             else:
-                self.folder.write_status("failed", error=f"{kind.__name__}: {error}", step=self.step)
+                self.folder.write_status("failed", error=f"{kind.__name__}: {error}")
 
     def _finish(self) -> None:
         import pandas as pd
 
         if not self._history:
             raise ConfigError("Nothing was logged, so there are no rows; call run.log(step, losses).")
-        history = pd.DataFrame(self._history)
-        seed = self.identity["seeds"][0]
-        keys = {"run": 0, "seed": seed, "output": "last"}
-        last = next(dict(row) for row in reversed(self._history) if self._final_step in (None, row["step"]))
+        seconds = time.time() - self._began
+        keys = {"run": 0, "seed": self.identity["seeds"][0], "output": "last"}
+        last = dict(self._final or self._history[-1])
         ended = {"ended": last.pop("step")}
         preference = {f"preference_{m + 1}": w for m, w in enumerate(self.identity["preferences"][0])}
         finite = all(math.isfinite(v) for k, v in last.items() if k.startswith("f_"))
-        ends = {"seconds": self._seconds(), "solver_failures": 0, "status": "done" if finite else "diverged"}
+        ends = {"seconds": seconds, "solver_failures": 0, "status": "done" if finite else "diverged"}
         self.folder.write_table("final.csv", pd.DataFrame([{**keys, **preference, **last, **ended, **ends}]))
-        self.folder.write_table("history.parquet", history.assign(**keys))
+        self.folder.write_table("history.parquet", pd.DataFrame(self._history).assign(**keys))
         write_json(
             self.path / "meta.json",
             {
@@ -157,21 +122,18 @@ class Recording:
                 "execution": "a training loop of its own",
                 "hypervolume": None,
                 "final_rows": 1,
-                **dict.fromkeys(("seconds_train", "seconds_wall"), self._seconds()),
+                **dict.fromkeys(("seconds_train", "seconds_wall"), seconds),
                 "seconds_evaluate": 0.0,
                 "identity": self.identity,
             },
         )
-        counts = {"runs": 1, "diverged": int(not finite), "seconds": self._seconds()}
+        counts = {"runs": 1, "diverged": int(not finite), "seconds": seconds}
         self.folder.write_status("done", **counts, sha256=self.folder.digests())
-        self.folder.remove_checkpoints()
 
-    def _seconds(self) -> float:
-        return self._before + time.time() - self._began
-
-    def _beat(self, **fields: Any) -> None:
+    def _beat(self) -> None:
         self._last_beat = time.time()
-        self.folder.write_status("running", step=self.step, seconds=self._seconds(), **fields)
+        step = self._history[-1]["step"] if self._history else 0
+        self.folder.write_status("running", step=step, seconds=self._last_beat - self._began)
 
     def _refuse_done(self) -> None:
         if self.done:
@@ -179,9 +141,6 @@ class Recording:
                 f"This run is finished ({self.path}); leave out its loop where run.done is true, or record "
                 "it anew with rerun=True."
             )
-
-
-_NAME = f"{Recording.__module__}.{Recording.__qualname__}"
 
 
 def record(
@@ -193,7 +152,7 @@ def record(
     rerun: bool = False,
     **settings: Any,
 ) -> Recording:
-    """Records one run of a training loop of one's own as a job: its rows, its history, and where it stopped.
+    """Records one run of a training loop of one's own as a job: its rows and its history.
 
         with mobench.record("my net", "ferero", preference=[0.3, 0.7], seed=0, lr=1e-3) as run:
             if not run.done:
@@ -227,4 +186,4 @@ def record(
         "preferences": [[round(w / sum(weights), 12) for w in weights]],
         "seeds": [int(seed)],
     }
-    return Recording(identity, name, rerun)
+    return Recording(identity, rerun)

@@ -11,9 +11,6 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-import io
-import itertools
-import re
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,15 +23,13 @@ import yaml
 from mobench.config.schema import choices, conf_dir
 from mobench.errors import ConfigError, StoreError, suggest
 from mobench.jobs.store import JobFolder
-from mobench.system.files import read_csv
 from mobench.system.paths import outputs_root, results_root
 
 if TYPE_CHECKING:
     import pandas as pd
 
 PARTS = ("problem", "algorithm", "oracle")
-NOT_SETTINGS = ("versions", "preferences", "seeds", "device")  # rows have them, or nobody sets them
-LISTED = (*PARTS, "constraint", "space", "record", "dtype", "vary")  # settings that `runs` compares
+NOT_SETTINGS = ("versions", "preferences", "device")  # rows have them, or nobody sets them
 
 
 @dataclass(frozen=True)
@@ -91,75 +86,42 @@ def rows(*query: str, kept: bool = False) -> pd.DataFrame:
     import pandas as pd
 
     jobs = matching(query, results_root() if kept else outputs_root())
-    finished = [job.folder.done for job in jobs]
-    done = list(itertools.compress(jobs, finished))
-    unfinished = (job for job, is_done in zip(jobs, finished, strict=True) if not is_done)
-    if counts := Counter(str(job.folder.status()["status"]) for job in unfinished):
+    done = [job for job in jobs if job.folder.done]
+    finished = {job.folder.key for job in done}
+    left_out = [job.folder for job in jobs if job.folder.key not in finished]
+    if counts := Counter(str(folder.status()["status"]) for folder in left_out):
         states = ", ".join(f"{n} {state}" for state, n in sorted(counts.items()))
         warnings.warn(f"jobs without rows are left out: {states}; see `mobench status`", stacklevel=2)
-    columns = [*dict.fromkeys(("job", "problem", "algorithm", *differing([job.settings for job in done])))]
-    tables = _read([job.folder for job in done])
-    parts = []
-    for index, table in tables:
-        repeated = [done[i].settings for i in index]
-        values = {key: [settings.get(key) for settings in repeated] for key in columns}
-        parts.append(pd.concat([pd.DataFrame(values), table], axis=1))
-    if not parts:
+    columns = dict.fromkeys(("job", "problem", "algorithm", *differing([job.settings for job in done])))
+    if not done:
         return pd.DataFrame(columns=[*columns, "run", "seed", "output", "status"])
-    frame = pd.concat(parts, keys=range(len(parts))) if len(parts) > 1 else parts[0]
-    return frame.sort_values("job", kind="stable", ignore_index=True)
+    tables = [job.folder.final() for job in done]
+    settings = pd.DataFrame([{key: job.settings.get(key) for key in columns} for job in done])
+    of_row = [i for i, table in enumerate(tables) for _ in range(len(table))]
+    repeated = settings.iloc[of_row].reset_index(drop=True)
+    return pd.concat([repeated, pd.concat(tables, ignore_index=True)], axis=1)
 
 
 def runs() -> pd.DataFrame:
-    """All runs in outputs/runs, or $MOBENCH_OUTPUTS/runs, the latest first, a row each: name (for `load`),
-    status, problem, algorithm, oracle, steps, seeds, modified, and every setting that differs between them,
-    such as algorithm.step_size (None where a run has no such setting). Folders that cannot be read are left
-    out.
+    """All jobs in outputs/runs, or $MOBENCH_OUTPUTS/runs, the latest first, a row each: name (for `load`),
+    status, problem, algorithm, oracle, steps, seeds, the settings by which jobs differ, such as
+    algorithm.step_size (None where a job has none), and modified. Folders that cannot be read are left out.
     """
     import pandas as pd
 
+    jobs = [job for job in matching((), outputs_root()) if "seeds" in job.settings]
+    columns = dict.fromkeys((*PARTS, "steps", "seeds", *differing([job.settings for job in jobs])))
     lines = []
-    settings: list[dict[str, Any]] = []
-    for folder in folders(outputs_root()):
+    for job in jobs:
         try:
-            modified = (folder.path / "status.json").stat().st_mtime
-            identity = folder.settings()
-            line: dict[str, Any] = {"name": folder.key, "status": folder.said()["status"]}
-            line |= {part: identity[part]["class"].rpartition(".")[2] for part in PARTS}
-            line |= {"steps": identity["steps"], "seeds": list(identity["seeds"]), "modified": modified}
-            flat = dict(_flat({key: identity[key] for key in LISTED if identity.get(key)}))
-        # of another program, or just begun
-        except (StoreError, OSError, KeyError, TypeError, AttributeError):
+            line = {"name": job.folder.key, "status": job.folder.said()["status"]}
+            line["modified"] = (job.folder.path / "status.json").stat().st_mtime
+        except (StoreError, OSError, KeyError):
             continue
-        lines.append(line)
-        settings.append(flat)
-    table = pd.DataFrame(lines, columns=["name", "status", *PARTS, "steps", "seeds", "modified"])
+        lines.append(line | {key: job.settings.get(key) for key in columns})
+    table = pd.DataFrame(lines, columns=["name", "status", *columns, "modified"], dtype=object)
     table["modified"] = pd.to_datetime(table["modified"], unit="s")
-    for name in dict.fromkeys(name for each in settings for name in each):
-        if len({repr(each[name]) for each in settings if name in each}) > 1:
-            table[name] = pd.Series([each.get(name) for each in settings], dtype=object)
     return table.sort_values("modified", ascending=False, ignore_index=True)
-
-
-def _read(folders: Sequence[JobFolder]) -> Iterator[tuple[list[int], pd.DataFrame]]:
-    """Yields tables of final rows, and for each row the number of its folder.
-
-    Files with the same columns are read as one table: each alone takes ten times as long.
-    """
-    files: dict[bytes, list[tuple[int, bytes]]] = {}
-    for i, folder in enumerate(folders):
-        head, _, body = (folder.path / "final.csv").read_bytes().partition(b"\n")
-        files.setdefault(head, []).append((i, body))
-    for head, group in files.items():
-        table = read_csv(io.BytesIO(head + b"\n" + b"".join(body for _, body in group)))
-        index = [i for i, body in group for _ in range(body.count(b"\n"))]
-        numbers = [c for c in map(str, table) if c.startswith(("f_", "preference_")) or c in ("run", "seed")]
-        if len(index) == len(table) and all(table[c].dtype.kind in "iufb" for c in numbers):
-            yield index, table
-            continue
-        for i, _ in group:  # a damaged file is named
-            alone = folders[i].final()
-            yield [i] * len(alone), alone
 
 
 def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -173,7 +135,8 @@ def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
         for key, value in one.items():
             part = one.get(key.partition(".")[0]) if "." in key else None
             values.setdefault(key, {}).setdefault(part, set()).add(repr(value))
-    return [k for k, by_part in values.items() if k != "job" and any(len(v) > 1 for v in by_part.values())]
+    names = [key for key in values if key not in ("job", "seeds")]  # every row has these
+    return [key for key in names if any(len(found) > 1 for found in values[key].values())]
 
 
 def _full(key: str, known: Collection[str]) -> str:
@@ -188,8 +151,8 @@ def _full(key: str, known: Collection[str]) -> str:
 
 
 def _term(word: str) -> tuple[str, list[str]]:
-    key, equal, values = word.partition("=")
-    if not equal or not key or not values:
+    key, _, values = word.partition("=")
+    if not key or not values:
         raise ConfigError(
             f"{word!r} is no part of a query; write KEY=VALUE, such as problem=zdt2 or algorithm=epo,ferero."
         )
@@ -200,14 +163,14 @@ def _fits(value: Any, patterns: Sequence[str]) -> bool:
     """Says whether a value equals one of the patterns, as text or as a number: 0.10 is 0.1."""
     if value is None:
         return "null" in patterns
-    return any(fnmatch.fnmatchcase(str(value), text) or _number(value) == _number(text) for text in patterns)
+    return any(fnmatch.fnmatchcase(str(value), text) or _equal(value, text) for text in patterns)
 
 
-def _number(value: Any) -> Any:
+def _equal(value: Any, text: str) -> bool:
     try:
-        return float(value)
+        return float(value) == float(text)
     except (TypeError, ValueError):
-        return object()  # equal to nothing
+        return False
 
 
 def _settings(folder: JobFolder) -> dict[str, Any]:
@@ -238,33 +201,23 @@ def _flat(node: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, Any]]
 def _name(group: str, node: Mapping[str, Any]) -> str:
     """Returns the name of a part on the command line; of several with its class one that sets its values."""
     cls = str(node["class"])
-    names = _names(group).get(cls, [])
-    fitting = [name for name in names if len(names) == 1 or _sets(group, name, node)]
-    plain = [name for name in names if name.replace("_", "") == cls.lower()]
+    files = _files(group).get(cls, {})
+    fitting = [name for name, values in files.items() if len(files) == 1 or _sets(values, node)]
+    plain = [name for name in files if name.replace("_", "") == cls.lower()]
     return ([name for name in plain if name in fitting] or fitting or plain or [""])[0]
 
 
-def _sets(group: str, name: str, node: Mapping[str, Any]) -> bool:
-    """Says whether the file of a name sets the values of a part, step size aside."""
-    values = _file(group, name).items()
-    return all(
-        node.get(k) == v for k, v in values if k not in ("_target_", "step_size") and "$" not in str(v)
-    )
+def _sets(values: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
+    """Says whether a file sets the values of a part, step size aside."""
+    compared = {k: v for k, v in values.items() if k not in ("_target_", "step_size") and "$" not in str(v)}
+    return all(node.get(k) == v for k, v in compared.items())
 
 
 @functools.cache
-def _file(group: str, name: str) -> dict[str, Any]:
-    return dict(yaml.safe_load((conf_dir() / group / f"{name}.yaml").read_text()) or {})
-
-
-@functools.cache
-def _names(group: str) -> dict[str, list[str]]:
-    """Returns the files of conf/GROUP by the class that they name."""
-    by_class: dict[str, list[str]] = {}
+def _files(group: str) -> dict[str, dict[str, dict[str, Any]]]:
+    """Returns the files of conf/GROUP by the class that they name: their values by their names."""
+    by_class: dict[str, dict[str, dict[str, Any]]] = {}
     for name in choices(group):
-        target = re.search(
-            r"^_target_: (\S+)", (conf_dir() / group / f"{name}.yaml").read_text(), re.MULTILINE
-        )
-        if target is not None:
-            by_class.setdefault(target[1].rpartition(".")[2], []).append(name)
+        values = yaml.safe_load((conf_dir() / group / f"{name}.yaml").read_text()) or {}
+        by_class.setdefault(str(values.get("_target_")).rpartition(".")[2], {})[name] = values
     return by_class

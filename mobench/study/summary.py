@@ -12,7 +12,7 @@ from mobench.artifacts.rows import RunCount
 from mobench.artifacts.statistics import LEVEL, Mean
 from mobench.artifacts.tables import latex, markdown, spread
 from mobench.errors import ConfigError, suggest
-from mobench.jobs.store import columns
+from mobench.jobs import store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,40 +30,29 @@ class Summary:
         frame: a row for each group: its keys, `runs` ("7 of 9" finished), and for each column its mean, and
             the ends of the interval as "<column> low" and "<column> high" (NaN of a single seed).
         by: the columns that name the groups. columns: those that are averaged.
+        signs: by column, 1 if its smallest mean is best and -1 if its largest is; others have no best one.
         notes: remarks that qualify the numbers.
     """
 
     frame: pd.DataFrame
     by: tuple[str, ...]
     columns: tuple[str, ...]
-    largest: tuple[str, ...]
+    signs: dict[str, int]
     notes: tuple[str, ...]
-    several: bool  # whether preferences are averaged
-
-    @property
-    def _averaged(self) -> set[str]:
-        """Objectives of which no mean is best: averaged over preferences, they say nothing of a front."""
-        return {name for name in self.columns if self.several and name.startswith("f_")}
 
     def _cells(self) -> tuple[pd.DataFrame, set[tuple[int, str]]]:
-        import pandas as pd
-
-        texts: dict[str, list[str]] = {key: [str(v) for v in self.frame[key]] for key in self.by}
-        texts["runs"] = [str(count) for count in self.frame["runs"]]
+        """Returns the texts of the cells, and which of them are bold."""
+        texts = self.frame[[*self.by, "runs"]].astype(str)
+        whole = [count.finished == count.planned for count in self.frame["runs"]]
         bold = set()
-        whole = np.array([count.finished == count.planned for count in self.frame["runs"]])
         for name in self.columns:
             means = self.frame[name].to_numpy(dtype=float)
             half = (self.frame[f"{name} high"] - self.frame[name]).to_numpy(dtype=float)
             texts[name] = [spread(m, h) for m, h in zip(means, half, strict=True)]
-            if name in self._averaged:
-                continue
-            compared = np.where(
-                whole & np.isfinite(means), means if name not in self.largest else -means, np.inf
-            )
-            if np.isfinite(compared).sum() > 1:
+            compared = np.where(whole & np.isfinite(means), self.signs.get(name, 0) * means, np.inf)
+            if name in self.signs and np.isfinite(compared).sum() > 1:
                 bold.add((int(np.argmin(compared)), name))
-        return pd.DataFrame(texts), bold
+        return texts, bold
 
     def markdown(self) -> str:
         """The table as Markdown, with its notes."""
@@ -112,7 +101,7 @@ def table(
     import pandas as pd
 
     groups = [by] if isinstance(by, str) else list(by or (k for k in DEFAULT_GROUPS if k in rows))
-    averaged = [columns] if isinstance(columns, str) else list(columns or _objectives(rows))
+    averaged = [columns] if isinstance(columns, str) else list(columns or store.columns(rows, "f_"))
     if not groups:
         raise ConfigError('by= names the groups of the table, such as by="output" or by="preference_1".')
     for name in (*groups, *averaged, *largest):
@@ -122,29 +111,32 @@ def table(
         if rows[name].dtype.kind not in "iufb":
             raise ConfigError(f"The column {name!r} has no numbers, so it has no mean.")
     lines = []
-    drawn: list[float] = []
-    point = None if reference is None else [float(v) for v in reference]
+    drawn: list[float] = []  # half the widths of the intervals of estimated hypervolumes
     several = bool(rows.groupby([*groups, "seed"], dropna=False).size().max() > 1)
     for keys, group in rows.groupby(groups, sort=False, dropna=False):
-        line: dict[str, Any] = dict(zip(groups, keys, strict=True))
         done = group[group["status"] == "done"]
-        line["runs"] = RunCount(len(done), len(group))
+        line: dict[str, Any] = {
+            **dict(zip(groups, keys, strict=True)),
+            "runs": RunCount(len(done), len(group)),
+        }
         for name in averaged:
             finite = done[np.isfinite(done[name].to_numpy(dtype=float))]
-            mean = Mean(finite.groupby("seed")[name].mean().to_numpy(dtype=float))
-            line |= _cells(name, mean)
-        if point is not None:
-            volumes = _hypervolumes(group, point)
-            line |= _cells("hypervolume", Mean(np.array([v.value for v in volumes])))
+            line |= _interval(name, finite.groupby("seed")[name].mean().to_numpy(dtype=float))
+        if reference is not None:
+            volumes = _hypervolumes(group, [float(v) for v in reference])
+            line |= _interval("hypervolume", np.array([v.value for v in volumes]))
             drawn += [v.half_width for v in volumes if v.half_width is not None]
         lines.append(line)
-    all_columns = (*averaged, *(["hypervolume"] if point is not None else []))
+    # objectives that are averaged over preferences say nothing of a front: no mean of them is best
+    signs = {name: 1 for name in averaged if not (several and name.startswith("f_"))}
+    signs |= {name: -1 for name in (*largest, "hypervolume") if name in signs or name == "hypervolume"}
+    all_columns = (*averaged, *(["hypervolume"] if reference is not None else []))
     notes = _notes(rows, groups, lines, several, drawn)
-    best = (*largest, "hypervolume")
-    return Summary(pd.DataFrame(lines), tuple(groups), all_columns, best, notes, several)
+    return Summary(pd.DataFrame(lines), tuple(groups), all_columns, signs, notes)
 
 
-def _cells(name: str, mean: Mean) -> dict[str, float]:
+def _interval(name: str, values: np.ndarray) -> dict[str, float]:
+    mean = Mean(values)
     return {name: mean.mean, f"{name} low": mean.low, f"{name} high": mean.high}
 
 
@@ -153,25 +145,20 @@ def _hypervolumes(group: pd.DataFrame, point: Sequence[float]) -> list[Volume]:
     from mobench.metrics.hypervolume import SECONDS, bounded_hypervolume
 
     good = group["status"] == "done"
-    ends = [rows.loc[good, _objectives(group)].to_numpy(dtype=float) for _, rows in group.groupby("seed")]
+    ends = [
+        rows.loc[good, store.columns(rows, "f_")].to_numpy(dtype=float) for _, rows in group.groupby("seed")
+    ]
     return [bounded_hypervolume(F[np.isfinite(F).all(1)], point, SECONDS / len(ends)) for F in ends]
-
-
-def _objectives(rows: pd.DataFrame) -> list[str]:
-    return columns(rows, "f_")
 
 
 def _notes(
     rows: pd.DataFrame,
-    groups: Sequence[str],
+    groups: list[str],
     lines: Sequence[dict[str, Any]],
     several: bool,
     drawn: Sequence[float],
 ) -> tuple[str, ...]:
-    """Returns notes on the mean, lost runs, settings that are averaged over, and estimated hypervolumes.
-
-    drawn: half the widths of the estimates' intervals.
-    """
+    """Returns notes on the mean, lost runs, settings that are averaged over, and estimated hypervolumes."""
     first = "; the runs of a seed are averaged first" if several else ""
     notes = [f"Mean ± half of Student's {100 * LEVEL:.0f} % interval over seeds{first}."]
     counts = {", ".join(str(line[k]) for k in groups): line["runs"] for line in lines}
@@ -180,16 +167,13 @@ def _notes(
         notes.append(
             f"Lost runs, over which no mean is taken: {'; '.join(lost)}. These groups are never bold."
         )
+    each = rows.groupby(groups, dropna=False)
     settings = [
         c for c in map(str, rows) if c in ("problem", "algorithm", "oracle", "output", "steps") or "." in c
     ]
-    mixed = [c for c in settings if c not in groups and _varies(rows, groups, c)]
+    mixed = [c for c in settings if c not in groups and (each[c].nunique() > 1).any()]
     if mixed:
         notes.append(f"The means are also over {', '.join(mixed)}; add what should be told apart to by=.")
     if drawn:
         notes.append(f"{len(drawn)} hypervolumes are estimates, each within {max(drawn):.2g} (99 %).")
     return tuple(notes)
-
-
-def _varies(rows: pd.DataFrame, groups: Sequence[str], column: str) -> bool:
-    return bool((rows.groupby(list(groups), dropna=False)[column].nunique() > 1).any())
