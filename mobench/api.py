@@ -515,7 +515,7 @@ def networks(
             `ended` is that step.
         bounds: (lower, upper) of every parameter. positive: promise that every loss is >= 0; it makes 0 the
             ideal point. ideal, reference: as of `objectives`.
-        execution: auto | vmap | seeds | loop | channels_last; see `mobench.problems.networks`.
+        execution: auto | vmap | loop | channels_last; see `mobench.problems.networks`.
         name: of the folder; it also keys starts and batches.
 
     Unless `run` is told otherwise, dtype is that of the module, and every epoch is recorded (record.every;
@@ -564,7 +564,6 @@ def networks(
         "bounds": bounds,
         "start": {"kind": "module"},
         "execution": execution,
-        "max_batch_runs": None,
         "steps": Networks.steps,
     }
     with compose.ALONE, serving("checked", definition):  # a mistake is found here, where it was made

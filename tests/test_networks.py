@@ -757,7 +757,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "sparse gradients": (
         lambda: network(lambda: nn.Sequential(nn.Embedding(5, 2, sparse=True)), data=words()),
-        "0 makes sparse gradients.*sparse=False",
+        "The gradient of loss 1 fails.*\n.*sparse=False",
     ),
     "a sparse buffer": (lambda: network(lambda: Adjacency()), r"adjacency has the layout torch\.sparse_coo"),
     "sparse data": (
@@ -811,8 +811,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a NaN among the data": (lambda: linear(data=HOLES), r"all 40 samples of data are \[nan, nan\]"),
     "NaN labels left out of a mean": (
-        lambda: linear(lambda z, b: (z - b[1]).square().nanmean(0), data=HOLES),
-        "Loss function 1 of all 40 samples of data is finite at the start, but its gradient is not",
+        lambda: linear(lambda z, b: (z - b[1]).square().nanmean(0), data=tuple(t[7:] for t in HOLES)),
+        "Loss 1 is finite at the start, but its gradient is not",
     ),
     "a batch that is too large": (lambda: linear(batch_size=13), r"whole number in 1\.\.12"),
     "a way that is none": (lambda: linear(execution="stacked"), "execution"),
@@ -1104,33 +1104,3 @@ def test_a_loader_leaves_out_its_last_batch() -> None:
     keeps = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
     assert problem.code() != mobench.networks(normed, squares, keeps).code()
     assert mobench.networks(normed, squares, keeps).code() == mobench.networks(normed, squares, (x, y)).code()
-
-
-def test_a_batch_without_a_label_is_named_when_it_comes() -> None:
-    x, y = torch.randn(64, 4), torch.randint(0, 2, (64,))
-    known = torch.arange(64) % 21 == 0  # the four that are tried have labels
-    y = torch.where(known, y, -100)
-    problem = mobench.networks(
-        nn.Linear(4, 2), lambda z, b: nnf.cross_entropy(z, b[1]).expand(2) + 0, (x, y), batch_size=4
-    )
-    with pytest.raises(
-        MobenchError, match=r"Loss 1 of a step's batch of 4 samples is nan, with the parameters"
-    ):
-        mobench.run(problem=problem, **SHORT | {"steps": 40})
-
-    def defined(z: Tensor, b: Any) -> Tensor:
-        known = b[1] >= 0
-        each = nnf.cross_entropy(z, b[1], reduction="none")
-        return (each.sum() / known.sum().clamp_min(1)).expand(2) + 0
-
-    check_rows(mobench.networks(nn.Linear(4, 2), defined, (x, y), batch_size=4), steps=40)
-
-
-def test_a_run_that_diverges_is_no_fault_of_a_batch() -> None:
-    data = torch.randn(12, 4), torch.randn(12, 2)
-    problem = mobench.networks(nn.Linear(4, 2), squares, data, batch_size=4)
-    with pytest.warns(UserWarning, match=r"diverged: 1 of 1 runs \(run 0\).*step_size \(it is 1e\+20\)"):
-        rows = mobench.run(
-            problem=problem, **SHORT | {"steps": 60, "algorithm.step_size": 1e20, "dtype": "float32"}
-        )
-    assert rows["status"].tolist() == ["diverged"]
