@@ -517,8 +517,8 @@ class _Trial:
         if slope is not None and not bool(slope.isfinite().all()):
             raise ConfigError(
                 f"Loss {m + 1} is finite at the start, but its gradient is not. Use torch.where or "
-                "nan_to_num on targets that are missing: what is masked afterwards, as by nanmean, has the gradient "
-                "0 * nan."
+                "nan_to_num on targets that are missing: what is masked afterwards, as by nanmean, has the "
+                "gradient 0 * nan."
             )
         return slope
 
