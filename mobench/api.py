@@ -509,7 +509,7 @@ def _recipe(optimizer: Any, schedule: Any, clip: Any) -> Recipe | None:
         return None
     if not callable(optimizer) or not (schedule is None or callable(schedule)):
         raise ConfigError(
-            f"optimizer={optimizer!r}, schedule={schedule!r}: each must be a function that makes one, such as "
+            f"optimizer={optimizer!r}, schedule={schedule!r}: each must be a function that makes one: "
             "optimizer=lambda p: torch.optim.AdamW(p, lr=1e-3), "
             "schedule=lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 100)."
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,6 @@ from mobench.jobs.build import make_job
 from mobench.jobs.record import Recorder
 from mobench.models.stacked import mapped
 from mobench.problems import networks
-from mobench.system import fastest
 
 QUIET: dict[str, Any] = {"logger": "local", "progress": False}
 F64 = torch.float64
@@ -43,15 +42,6 @@ METHODS = ("ls", "mgda", "ferero")
 def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "outputs"))
     return tmp_path / "outputs"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Measured once for the whole file; compiled solvers stay where they are."""
-    folder = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fastest, "cache_root", lambda: folder)
-        yield
 
 
 # what a user writes: at most 15 lines each
@@ -146,17 +136,15 @@ def ran(name: str, methods: tuple[str, ...] = (), dropout: float = 0.1, **option
 def test_three_methods_in_fifteen_lines(name: str) -> None:
     written = [line for line in program(name).splitlines() if line.strip()]
     assert len(written) <= 15
-    # four ways to compute 11 million parameters take longer to measure than to train; one method is enough
-    options = {"problem.execution": "channels_last"} if name == "residual" else {}
-    methods = METHODS[:1] if name == "residual" else METHODS
-    results = ran(name, methods, **options)["results"]
+    methods = METHODS[:1] if name == "residual" else METHODS  # one is enough for 11 million parameters
+    results = ran(name, methods)["results"]
     for method, (rows, problem) in results.items():
         assert (rows["status"] == "done").all(), method
         assert np.isfinite(rows[["f_1", "f_2"]]).all(axis=None)
         history = mobench.load(rows).history
         first = history[history["step"] == 0]
         assert not np.allclose(first[["f_1", "f_2"]], rows[["f_1", "f_2"]], rtol=1e-6)
-        if name != "residual":  # one is enough for 11 million parameters
+        if name != "residual":
             module = problem.modules(rows)[-1]
             with torch.no_grad():
                 again = expected_losses(problem, module, problem.functions.data.tree)
@@ -370,8 +358,6 @@ def same(a: pd.DataFrame, b: pd.DataFrame) -> None:
 
 LONG: dict[str, Any] = {"algorithm": "omd_tch", "preferences": 2, "seeds": [0, 1], "steps": 40, **QUIET}
 LONG["checkpoint.seconds"] = 0
-ONE_WAY = {**LONG, "problem.execution": "loop"}
-"""For jobs that are compared bit for bit, but measure which way is the fastest each for itself."""
 
 
 def test_resumes_bit_for_bit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -441,7 +427,7 @@ def below(history: pd.DataFrame) -> pd.Series:
 
 
 def test_a_stop_rule_ends_each_run_by_itself() -> None:
-    setup = {**ONE_WAY, "algorithm": "ls", "algorithm.step_size": 0.01, "dtype": "float64", "record.every": 2}
+    setup = {**LONG, "algorithm": "ls", "algorithm.step_size": 0.01, "dtype": "float64", "record.every": 2}
     rows = mobench.run(problem=long_problem(stop=below), **setup)
     assert (rows["ended"] >= 0).any()
     assert rows["ended"].nunique() > 1
