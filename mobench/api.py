@@ -31,7 +31,6 @@ from mobench.artifacts.rows import JobRows
 from mobench.config import compose
 from mobench.core.algorithm import Algorithm
 from mobench.core.problem import Problem
-from mobench.core.random import generator
 from mobench.core.served import serving
 from mobench.data.tables import Table, as_table
 from mobench.errors import CompatibilityError, ConfigError, MobenchError, StoreError, suggest
@@ -42,10 +41,11 @@ from mobench.jobs.remarks import equal_runs, lost_runs
 from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
 from mobench.models.optimized import Recipe
-from mobench.problems.arranged import Arrangement
+from mobench.problems import arranged
 from mobench.problems.networks import Definition, Networks
 from mobench.problems.own import Function, Functions, Own
 from mobench.problems.own_sampled import OwnSampled
+from mobench.problems.probe import check_functions
 from mobench.system.paths import outputs_root, results_root
 from mobench.system.workers import use_huge_pages
 
@@ -329,29 +329,15 @@ def objectives(
             no dim.
     """
     use_huge_pages()
-    arrangement = _arrangement(start, name)
-    if bounds is not None and hasattr(bounds, "__len__"):
-        if arrangement is not None:
-            bounds = [_limits(arrangement, b) for b in bounds]
-        bounds = [_finite(b.tolist() if hasattr(b, "tolist") else b) for b in bounds]
-    if arrangement is not None:
-        if dim is not None and dim != arrangement.dim:
-            raise ConfigError(f"dim={dim}, but start has {arrangement.dim} entries; leave dim out.")
-        dim = arrangement.dim
-        if not callable(start):
-            start = torch.stack([arrangement.vector("start", each) for each in _listed(start)]).squeeze(0)
+    variables, sampler, arrangement = arranged.variables(start, bounds, dim, name)
     keys: dict[str, Any] = {
         "title": name,
-        "bounds": bounds,
         "positive": positive,
         "ideal": ideal,
         "reference": reference,
+        **variables,
+        "steps": Own.steps,
     }
-    keys["start"], sampler, entries = _start(start, bounds)
-    dim = entries if dim is None else dim
-    if dim is None:
-        raise ConfigError("objectives(...) needs dim= (the number of variables) or a start= vector.")
-    keys |= {"variables": dim, "steps": Own.steps}
     points = None if front is None else torch.as_tensor(front, dtype=torch.float64).detach().cpu()
     if data is None and batch_size is not None:
         raise ConfigError(
@@ -360,8 +346,8 @@ def objectives(
         )
     takes = "x" if data is None else "(x, batch)"
     functions = Functions(
-        _functions("f", f, takes),
-        _functions("constraints", constraints, takes),
+        check_functions("f", f, takes),
+        check_functions("constraints", constraints, takes),
         sampler,
         points,
         dict(measures or {}),
@@ -371,7 +357,7 @@ def objectives(
         None if data is None else _batches_of(as_table("data", data), batch_size),
     )
     for function in functions.measures.values():
-        _functions("measures", function, takes)
+        check_functions("measures", function, takes)
     if not functions.objectives:
         raise ConfigError("objectives(...) needs at least one function.")
     _check_title(name)
@@ -380,68 +366,6 @@ def objectives(
     with compose.ALONE, serving("checked", functions):  # a mistake is found here, where it was made
         kind(code="checked", **keys)
     return Objectives(functions, keys, kind)
-
-
-def _start(start: Any, bounds: Any) -> tuple[dict[str, Any], Callable[..., Any] | None, int | None]:
-    """Returns `problem.start` for the argument of `objectives`, the function that draws it, and its size.
-
-    Function and size are None where there is none, or it is not known.
-
-    Raises:
-        ConfigError: a start that is not finite, or of another kind than those of `objectives`.
-    """
-    if start is None:
-        # bounds that are not two are refused when the problem is made
-        two = bounds is not None and hasattr(bounds, "__len__") and len(bounds) == 2
-        low, high = bounds if bounds is not None and two else (-1.0, 1.0)
-        if any(b is None or hasattr(b, "__len__") for b in (low, high)):
-            return {"kind": "in_bounds"}, None, None
-        return {"kind": "uniform", "low": low, "high": high}, None, None
-    if isinstance(start, Mapping):
-        return dict(start), None, None
-    if callable(start):
-        return {"kind": "sampler"}, start, None
-    try:
-        vector = torch.as_tensor(start, dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ConfigError(
-            f"start={start!r} is not a vector, a function of a generator or a mapping: {error}"
-        ) from error
-    one_each = vector.ndim == 2 and len(vector) > 1
-    if not (vector.ndim == 1 or one_each) or not bool(torch.isfinite(vector).all()):
-        raise ConfigError(
-            f"start has shape {tuple(vector.shape)}; give a finite vector of shape (P,), or one for each "
-            "preference, or a function or a mapping."
-        )
-    return {"kind": "given", "value": vector.tolist()}, None, vector.shape[-1]
-
-
-def _arrangement(start: Any, name: str) -> Arrangement | None:
-    """Returns names and shapes of the parts of x if a start is a dictionary of tensors, else None."""
-    if callable(start):
-        start = start(generator(0, problem=name, use="start"))
-    start = _listed(start)[0]
-    if not isinstance(start, Mapping) or isinstance(start.get("kind"), str):
-        return None
-    return Arrangement.of(start)
-
-
-def _listed(start: Any) -> Sequence[Any]:
-    """Returns starts that are dictionaries, one for each preference; anything else is one start."""
-    several = isinstance(start, list | tuple) and start and all(isinstance(s, Mapping) for s in start)
-    return start if several else (start,)
-
-
-def _finite(bound: Any) -> Any:
-    """Returns a bound with None in place of infinite numbers, as a configuration has it."""
-    if isinstance(bound, list | tuple):
-        return [_finite(b) for b in bound]
-    return None if isinstance(bound, float) and math.isinf(bound) else bound
-
-
-def _limits(arrangement: Arrangement, bound: Any) -> Any:
-    """A bound of all entries, where it is arranged as they are."""
-    return arrangement.vector("bounds", bound, spread=True) if isinstance(bound, Mapping) else bound
 
 
 def networks(
@@ -515,7 +439,7 @@ def networks(
             `ended` is that step.
         bounds: (lower, upper) of every parameter. positive: promise that every loss is >= 0; it makes 0 the
             ideal point. ideal, reference: as of `objectives`.
-        execution: auto | vmap | seeds | loop | channels_last; see `mobench.problems.networks`.
+        execution: auto | vmap | loop | channels_last; see `mobench.problems.networks`.
         name: of the folder; it also keys starts and batches.
 
     Unless `run` is told otherwise, dtype is that of the module, and every epoch is recorded (record.every;
@@ -538,10 +462,10 @@ def networks(
     starts = () if start is None else (start,) if isinstance(start, Mapping) else tuple(start)
     definition = Definition(
         make=make,
-        losses=_functions("losses", losses, "(outputs, batch)"),
+        losses=check_functions("losses", losses, "(outputs, batch)"),
         data=table,
         forward=_called if forward is None else forward,
-        constraints=_functions("constraints", constraints, "the losses"),
+        constraints=check_functions("constraints", constraints, "the losses"),
         validation=None if validation is None else as_table("validation", validation),
         measures=dict(measures or {}),
         starts=starts,
@@ -564,7 +488,6 @@ def networks(
         "bounds": bounds,
         "start": {"kind": "module"},
         "execution": execution,
-        "max_batch_runs": None,
         "steps": Networks.steps,
     }
     with compose.ALONE, serving("checked", definition):  # a mistake is found here, where it was made
@@ -584,14 +507,13 @@ def _recipe(optimizer: Any, schedule: Any, clip: Any) -> Recipe | None:
                 "schedule= and clip= need optimizer=, such as optimizer=lambda p: torch.optim.SGD(p, lr=0.1)."
             )
         return None
-    for name, factory, example in (
-        ("optimizer", optimizer, "lambda p: torch.optim.AdamW(p, lr=1e-3)"),
-        ("schedule", schedule, "lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 100)"),
-    ):
-        if not callable(factory) and not (name == "schedule" and factory is None):
-            raise ConfigError(f"{name}={factory!r} must be a function that makes one: {name}={example}.")
-    number = isinstance(clip, int | float) and not isinstance(clip, bool)
-    if clip is not None and not (number and 0 < clip < math.inf):
+    if not callable(optimizer) or not (schedule is None or callable(schedule)):
+        raise ConfigError(
+            f"optimizer={optimizer!r}, schedule={schedule!r}: each must be a function that makes one: "
+            "optimizer=lambda p: torch.optim.AdamW(p, lr=1e-3), "
+            "schedule=lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 100)."
+        )
+    if clip is not None and not (isinstance(clip, int | float) and 0 < clip < math.inf):
         raise ConfigError(f"clip={clip!r} must be a number > 0, the largest norm of a gradient.")
     return Recipe(optimizer, schedule, None if clip is None else float(clip))
 
@@ -620,16 +542,6 @@ def _check_title(name: object) -> None:
 def _called(module: torch.nn.Module, batch: Any) -> Any:
     """Returns the outputs of a module for the inputs of a batch."""
     return module(batch[0] if isinstance(batch, tuple | list) else batch)
-
-
-def _functions(what: str, argument: Any, takes: str = "x") -> tuple[Callable[..., Any], ...]:
-    functions = tuple(argument) if isinstance(argument, tuple | list) else (argument,)
-    for fn in functions:
-        if not callable(fn):
-            raise ConfigError(
-                f"{what} contains {fn!r}; it must be a function of {takes} or a list of such functions."
-            )
-    return functions
 
 
 def _override(key: str, value: Any) -> str:
@@ -738,7 +650,7 @@ def _measuring(measures: Mapping[str, Any]) -> Iterator[list[str]]:
     if not isinstance(measures, Mapping):
         raise ConfigError(f"measures={measures!r} must be a mapping, {{name: function of x}}.")
     for function in measures.values():
-        _functions("measures", function)
+        check_functions("measures", function)
     if not measures:
         yield []
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,6 @@ from mobench.jobs.build import make_job
 from mobench.jobs.record import Recorder
 from mobench.models.stacked import mapped
 from mobench.problems import networks
-from mobench.system import fastest
 
 QUIET: dict[str, Any] = {"logger": "local", "progress": False}
 F64 = torch.float64
@@ -43,15 +42,6 @@ METHODS = ("ls", "mgda", "ferero")
 def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "outputs"))
     return tmp_path / "outputs"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Measured once for the whole file; compiled solvers stay where they are."""
-    folder = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fastest, "cache_root", lambda: folder)
-        yield
 
 
 # what a user writes: at most 15 lines each
@@ -146,17 +136,15 @@ def ran(name: str, methods: tuple[str, ...] = (), dropout: float = 0.1, **option
 def test_three_methods_in_fifteen_lines(name: str) -> None:
     written = [line for line in program(name).splitlines() if line.strip()]
     assert len(written) <= 15
-    # four ways to compute 11 million parameters take longer to measure than to train; one method is enough
-    options = {"problem.execution": "channels_last"} if name == "residual" else {}
-    methods = METHODS[:1] if name == "residual" else METHODS
-    results = ran(name, methods, **options)["results"]
+    methods = METHODS[:1] if name == "residual" else METHODS  # one is enough for 11 million parameters
+    results = ran(name, methods)["results"]
     for method, (rows, problem) in results.items():
         assert (rows["status"] == "done").all(), method
         assert np.isfinite(rows[["f_1", "f_2"]]).all(axis=None)
         history = mobench.load(rows).history
         first = history[history["step"] == 0]
         assert not np.allclose(first[["f_1", "f_2"]], rows[["f_1", "f_2"]], rtol=1e-6)
-        if name != "residual":  # one is enough for 11 million parameters
+        if name != "residual":
             module = problem.modules(rows)[-1]
             with torch.no_grad():
                 again = expected_losses(problem, module, problem.functions.data.tree)
@@ -370,8 +358,6 @@ def same(a: pd.DataFrame, b: pd.DataFrame) -> None:
 
 LONG: dict[str, Any] = {"algorithm": "omd_tch", "preferences": 2, "seeds": [0, 1], "steps": 40, **QUIET}
 LONG["checkpoint.seconds"] = 0
-ONE_WAY = {**LONG, "problem.execution": "loop"}
-"""For jobs that are compared bit for bit, but measure which way is the fastest each for itself."""
 
 
 def test_resumes_bit_for_bit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -441,7 +427,7 @@ def below(history: pd.DataFrame) -> pd.Series:
 
 
 def test_a_stop_rule_ends_each_run_by_itself() -> None:
-    setup = {**ONE_WAY, "algorithm": "ls", "algorithm.step_size": 0.01, "dtype": "float64", "record.every": 2}
+    setup = {**LONG, "algorithm": "ls", "algorithm.step_size": 0.01, "dtype": "float64", "record.every": 2}
     rows = mobench.run(problem=long_problem(stop=below), **setup)
     assert (rows["ended"] >= 0).any()
     assert rows["ended"].nunique() > 1
@@ -757,7 +743,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "sparse gradients": (
         lambda: network(lambda: nn.Sequential(nn.Embedding(5, 2, sparse=True)), data=words()),
-        "0 makes sparse gradients.*sparse=False",
+        "The gradient of loss 1 fails.*\n.*sparse=False",
     ),
     "a sparse buffer": (lambda: network(lambda: Adjacency()), r"adjacency has the layout torch\.sparse_coo"),
     "sparse data": (
@@ -811,8 +797,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a NaN among the data": (lambda: linear(data=HOLES), r"all 40 samples of data are \[nan, nan\]"),
     "NaN labels left out of a mean": (
-        lambda: linear(lambda z, b: (z - b[1]).square().nanmean(0), data=HOLES),
-        "Loss function 1 of all 40 samples of data is finite at the start, but its gradient is not",
+        lambda: linear(lambda z, b: (z - b[1]).square().nanmean(0), data=tuple(t[7:] for t in HOLES)),
+        "Loss 1 is finite at the start, but its gradient is not",
     ),
     "a batch that is too large": (lambda: linear(batch_size=13), r"whole number in 1\.\.12"),
     "a way that is none": (lambda: linear(execution="stacked"), "execution"),
@@ -1104,33 +1090,3 @@ def test_a_loader_leaves_out_its_last_batch() -> None:
     keeps = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
     assert problem.code() != mobench.networks(normed, squares, keeps).code()
     assert mobench.networks(normed, squares, keeps).code() == mobench.networks(normed, squares, (x, y)).code()
-
-
-def test_a_batch_without_a_label_is_named_when_it_comes() -> None:
-    x, y = torch.randn(64, 4), torch.randint(0, 2, (64,))
-    known = torch.arange(64) % 21 == 0  # the four that are tried have labels
-    y = torch.where(known, y, -100)
-    problem = mobench.networks(
-        nn.Linear(4, 2), lambda z, b: nnf.cross_entropy(z, b[1]).expand(2) + 0, (x, y), batch_size=4
-    )
-    with pytest.raises(
-        MobenchError, match=r"Loss 1 of a step's batch of 4 samples is nan, with the parameters"
-    ):
-        mobench.run(problem=problem, **SHORT | {"steps": 40})
-
-    def defined(z: Tensor, b: Any) -> Tensor:
-        known = b[1] >= 0
-        each = nnf.cross_entropy(z, b[1], reduction="none")
-        return (each.sum() / known.sum().clamp_min(1)).expand(2) + 0
-
-    check_rows(mobench.networks(nn.Linear(4, 2), defined, (x, y), batch_size=4), steps=40)
-
-
-def test_a_run_that_diverges_is_no_fault_of_a_batch() -> None:
-    data = torch.randn(12, 4), torch.randn(12, 2)
-    problem = mobench.networks(nn.Linear(4, 2), squares, data, batch_size=4)
-    with pytest.warns(UserWarning, match=r"diverged: 1 of 1 runs \(run 0\).*step_size \(it is 1e\+20\)"):
-        rows = mobench.run(
-            problem=problem, **SHORT | {"steps": 60, "algorithm.step_size": 1e20, "dtype": "float32"}
-        )
-    assert rows["status"].tolist() == ["diverged"]

@@ -196,30 +196,6 @@ def test_a_stopped_job_continues_bit_for_bit(
     assert torch.equal(iterates(rest), iterates(whole))
 
 
-def test_a_checkpoint_of_another_form_is_not_continued(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fails(step: int, rows: pd.DataFrame) -> None:
-        if step >= 24:
-            raise RuntimeError("no more power")
-
-    with pytest.raises(MobenchError):
-        run(problem(**ADAMW, callback=fails), **{"checkpoint.seconds": 0})
-    load = torch.load
-
-    def damaged(*args: Any, **options: Any) -> Any:
-        saved = load(*args, **options)
-        if isinstance(saved, dict) and "state" in saved and "key" in saved:
-            saved["form"]["optimizer.schedule.eta_min"] = "str"
-        return saved
-
-    monkeypatch.setattr(torch, "load", damaged)
-    seen: list[int] = []
-    run(problem(**ADAMW, callback=lambda step, rows: seen.append(step)))
-    assert "optimizer.schedule.eta_min is str, and the job's float" in capsys.readouterr().err
-    assert seen[0] == 0
-
-
 def accuracy(outputs: Tensor, batch: Any) -> Tensor:
     return (outputs.sign() == batch[1].sign()).double().mean()
 

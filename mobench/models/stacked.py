@@ -29,7 +29,7 @@ Tree = Any
 """A tensor, or a tuple, list or dict of trees."""
 Forward = Callable[[nn.Module, Tree], Tree]
 Head = Callable[[Tree, Tree], Tensor]
-WAYS = ("vmap", "seeds", "loop", "channels_last")
+WAYS = ("vmap", "loop", "channels_last")
 
 
 def mapped(fn: Callable[[Tensor], Any], tree: Tree) -> Tree:

@@ -6,6 +6,7 @@ x (P,)  <->  {"a": (2, 3), "b": {"c": (), "d": (4,)}},   parts in the order of t
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mobench.core.random import generator
 from mobench.errors import ConfigError
 from mobench.models.stacked import Tree, leaves, mapped
+from mobench.problems.probe import trying
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +85,72 @@ class Arrangement:
         return of_vector
 
 
+def variables(
+    start: Any, bounds: Any, dim: int | None, name: str
+) -> tuple[dict[str, Any], Callable[..., Any] | None, Arrangement | None]:
+    """Returns what start, bounds and dim of `mobench.objectives` are as keys of the problem.
+
+    The others are the function that draws a start, and the arrangement of x if functions take parts of it.
+
+    Raises:
+        ConfigError: a start that is not finite, or of another kind; no dim.
+    """
+    drawn = start(generator(0, problem=name, use="start")) if callable(start) else start
+    several = isinstance(drawn, list | tuple) and drawn and all(isinstance(s, Mapping) for s in drawn)
+    each = drawn if several else (drawn,)
+    arrangement = None
+    if isinstance(each[0], Mapping) and not isinstance(each[0].get("kind"), str):
+        arrangement = Arrangement.of(each[0])
+        if dim not in (None, arrangement.dim):
+            raise ConfigError(f"dim={dim}, but start has {arrangement.dim} entries; leave dim out.")
+        dim = arrangement.dim
+        if not callable(start):
+            start = torch.stack([arrangement.vector("start", s) for s in each]).squeeze(0)
+    if bounds is not None and hasattr(bounds, "__len__"):
+        bounds = [_limit(arrangement, bound) for bound in bounds]
+    kind, entries = _start(start, bounds)
+    dim = entries if dim is None else dim
+    if dim is None:
+        raise ConfigError("objectives(...) needs dim= (the number of variables) or a start= vector.")
+    keys = {"bounds": bounds, "start": kind, "variables": dim}
+    return keys, start if callable(start) else None, arrangement
+
+
+def _limit(arrangement: Arrangement | None, bound: Any) -> Any:
+    """A bound of all entries, with None in place of infinite numbers, as a configuration has it."""
+    if arrangement is not None and isinstance(bound, Mapping):
+        bound = arrangement.vector("bounds", bound, spread=True)
+    if hasattr(bound, "tolist"):
+        bound = bound.tolist()
+    if isinstance(bound, list | tuple):
+        return [_limit(None, b) for b in bound]
+    return None if isinstance(bound, float) and math.isinf(bound) else bound
+
+
+def _start(start: Any, bounds: Any) -> tuple[dict[str, Any], int | None]:
+    """Returns `problem.start`, and the number of its entries if it is known."""
+    if start is None:
+        # bounds that are not two are refused when the problem is made
+        two = hasattr(bounds, "__len__") and len(bounds) == 2
+        low, high = bounds if two else (-1.0, 1.0)
+        if any(b is None or hasattr(b, "__len__") for b in (low, high)):
+            return {"kind": "in_bounds"}, None
+        return {"kind": "uniform", "low": low, "high": high}, None
+    if isinstance(start, Mapping):
+        return dict(start), None
+    if callable(start):
+        return {"kind": "sampler"}, None
+    with trying(f"start={start!r} is not a vector, a function of a generator or a mapping", ""):
+        vector = torch.as_tensor(start, dtype=torch.float64)
+    one_each = vector.ndim == 2 and len(vector) > 1
+    if not (vector.ndim == 1 or one_each) or not bool(torch.isfinite(vector).all()):
+        raise ConfigError(
+            f"start has shape {tuple(vector.shape)}; give a finite vector of shape (P,), or one for each "
+            "preference, or a function or a mapping."
+        )
+    return {"kind": "given", "value": vector.tolist()}, vector.shape[-1]
+
+
 def _tensors(tree: Any, where: str) -> Tree:
     """The same tree with tensors in place of arrays and numbers."""
     if isinstance(tree, Mapping):
@@ -95,12 +164,8 @@ def _tensors(tree: Any, where: str) -> Tree:
 
 
 def _number(value: Any, where: str, finite: bool = True) -> Tensor:
-    try:
+    with trying(f"{where} is {type(value).__name__}; expected a tensor, an array or a number", ""):
         tensor = torch.as_tensor(value, dtype=torch.float64).detach().cpu()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ConfigError(
-            f"{where} is {type(value).__name__}; expected a tensor, an array or a number: {error}"
-        ) from error
     if finite and not bool(tensor.isfinite().all()):
         raise ConfigError(f"{where} is not finite.")
     return tensor

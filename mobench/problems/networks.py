@@ -18,7 +18,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
-from torch.utils.checkpoint import checkpoint
 
 from mobench.core.cache import Cache, Cached
 from mobench.core.preferences import Runs
@@ -28,13 +27,13 @@ from mobench.core.served import served, source
 from mobench.core.sets import Box, Free, Set
 from mobench.core.types import check_dense, check_real
 from mobench.data.tables import Table
-from mobench.errors import ConfigError, check_batch_runs, choose
+from mobench.errors import ConfigError, choose
 from mobench.models import seeded, stacked
 from mobench.models.in_parts import ApartError, InParts, Joints
 from mobench.models.optimized import Recipe, TorchStepper
 from mobench.models.stacked import WAYS, Constants, Forward, Layout, Scored, Tree, cast, leaves, mapped
 from mobench.problems import samples
-from mobench.system.fastest import fastest
+from mobench.problems.probe import check_entries, check_unchanged, trying
 
 EVALUATED = 256
 """Samples of a forward pass in evaluation."""
@@ -279,15 +278,6 @@ class _Trial:
             check_dense(name, t, "give the module .to_dense()")
             if t.requires_grad:
                 check_real(name, t, None)
-        sparse = [
-            name or "The module"
-            for name, part in module.named_modules()
-            if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse and part.weight.requires_grad
-        ]
-        if sparse:
-            raise ConfigError(
-                f"{', '.join(sparse)} makes sparse gradients; expected dense ones: use sparse=False."
-            )
         kinds = {p.dtype for p in module.parameters() if p.requires_grad}
         if not kinds:
             raise ConfigError("The module has no trainable parameter (requires_grad).")
@@ -363,31 +353,24 @@ class _Trial:
             self.batch = self._some(self.definition.data, min(n, most))
 
     def _differentiable(self, scored: Scored) -> tuple[Tensor, Tensor]:
-        versions = [t._version for t in leaves(self.batch)]
+        tensors = leaves(self.batch)
+        versions = [t._version for t in tensors]
         before = seeded.generators()
-        try:
+        shapes = ", ".join(f"{tuple(t.shape)} {t.dtype}" for t in tensors)
+        advice = (
+            "The module is called with the first part of the batch (forward= changes that), and each loss as "
+            "loss(outputs, batch) with the whole batch: lambda outputs, batch: loss(outputs, batch[1])."
+        )
+        with trying(f"The module or a loss fails on a batch of {shapes}", advice, _TooFewError):
             leaf = self.theta.clone().requires_grad_(True)
             with torch.enable_grad():
                 out = stacked.values(scored, self.layout, leaf, self.fixed, self.batch, "loop", self.keys)
-        except ConfigError:
-            raise
-        except Exception as error:  # whatever a user's module raises is an error of the definition
-            shapes = ", ".join(f"{tuple(t.shape)} {t.dtype}" for t in leaves(self.batch))
-            raise _TooFewError(
-                f"The module or a loss fails on a batch of {shapes}: {type(error).__name__}: {error}\nThe "
-                "module is called with the first part of the batch (forward= changes that), and each loss as "
-                "loss(outputs, batch) with the whole batch: lambda outputs, batch: loss(outputs, batch[1])."
-            ) from error
         if seeded.moved(before):
             raise ConfigError(
                 "The module or a loss draws numbers of Python's random or of NumPy, which belong to no run: "
                 "a job could not be resumed, and a run would differ alone and in a batch. Draw with torch."
             )
-        if [t._version for t in leaves(self.batch)] != versions:
-            raise ConfigError(
-                "The module or a loss writes into the data (an operation in place, such as relu_). Copy "
-                "first."
-            )
+        check_unchanged(versions, tensors)
         if not bool(out.isfinite().all()):
             raise _TooFewError(
                 f"The losses at the start are {out.detach().tolist()}; expected finite numbers."
@@ -441,8 +424,6 @@ class _Trial:
             self._check_losses(what, values, len(definition.measures) if measured else 0, name == "data")
             if joints is None and table.size > EVALUATED:
                 reason = reason or "the outputs of a sample depend on the others of its batch"
-            elif name == "data":
-                self._check_slopes(samples, forward, what)
             if not reason:
                 reason = self._apart("evaluation", partial(self._values_of_all, scored, samples))
         return reason
@@ -466,15 +447,9 @@ class _Trial:
     def _after_eval(self, scored: Scored, batch: Tree, what: str) -> Tensor:
         for _ in range(2):  # an import in a measure may draw, but once only
             before = seeded.generators()
-            try:
+            advice = "Final rows hold each loss and measure of all samples at once."
+            with trying(f"After eval() the module, a loss or a measure fails on {what}", advice):
                 values = self._evaluated(scored, batch, "loop")
-            except ConfigError:
-                raise
-            except Exception as error:  # whatever a user's functions raise is an error of the definition
-                raise ConfigError(
-                    f"After eval() the module, a loss or a measure fails on {what}: {type(error).__name__}: "
-                    f"{error}\nFinal rows hold each loss and measure of all samples at once."
-                ) from error
             if not seeded.moved(before):
                 return values
         raise ConfigError("The module draws random numbers after eval(), so its losses are not determined.")
@@ -493,25 +468,6 @@ class _Trial:
                 f"The losses of {what} are {F[0].tolist()} at the start, though those of a few samples are "
                 "finite. Final rows hold the losses of all data: is there a NaN among the data?"
             )
-
-    def _check_slopes(self, samples: Tree, forward: Forward, what: str) -> None:
-        """Raises ConfigError for a finite loss whose gradient is not, as of a nanmean: 0 * NaN."""
-        leaf = self.theta.clone().requires_grad_(True)
-        row = self.definition._row
-        # one function after the other: the gradient 0 of a row that is cut out becomes 0 * nan, too
-        for i, loss in enumerate(self.definition.losses):
-            with torch.enable_grad():
-                scored = Scored(self.parts.evaluation, forward, partial(row, "losses", (loss,)))
-                F = stacked.values(scored, self.layout, leaf, self.fixed, samples, "loop")
-                if not F.requires_grad:
-                    continue
-                (slope,) = torch.autograd.grad(F.sum(), leaf)
-            if not bool(slope.isfinite().all()):
-                raise ConfigError(
-                    f"Loss function {i + 1} of {what} is finite at the start, but its gradient is not: "  # noqa: S608
-                    "replace missing values before they are used (torch.where or nan_to_num on the targets): "
-                    "what is masked or left out afterwards, as by nanmean, has the gradient 0 * nan."
-                )
 
     def unfit(self, size: int) -> str:
         """Why a step cannot have a batch of so many samples."""
@@ -555,14 +511,16 @@ class _Trial:
 
     @staticmethod
     def _slope(loss: Tensor, leaf: Tensor, m: int) -> Tensor | None:
-        try:
-            return torch.autograd.grad(loss, leaf, retain_graph=True, allow_unused=True)[0]
-        except Exception as error:  # whatever a backward pass raises is an error of the definition
-            sparse = "sparse" in str(error)
-            cure = " Use sparse=False in torch.nn.functional.embedding and embedding_bag." if sparse else ""
+        advice = "If it is sparse: sparse=False in torch.nn.Embedding, EmbeddingBag and their functions."
+        with trying(f"The gradient of loss {m + 1} fails", advice):
+            slope = torch.autograd.grad(loss, leaf, retain_graph=True, allow_unused=True)[0]
+        if slope is not None and not bool(slope.isfinite().all()):
             raise ConfigError(
-                f"The gradient of loss {m + 1} fails: {type(error).__name__}: {error}.{cure}"
-            ) from error
+                f"Loss {m + 1} is finite at the start, but its gradient is not. Use torch.where or "
+                "nan_to_num on targets that are missing: what is masked afterwards, as by nanmean, has the "
+                "gradient 0 * nan."
+            )
+        return slope
 
     def _apart(self, what: str, values: Callable[[str], tuple[Tensor, ...]]) -> str:
         """Why runs cannot be one axis of vmap; "" if they can."""
@@ -603,14 +561,12 @@ class Bound:
         keys: of random numbers, on the CPU, one of each seed: all preferences of a seed drop the same units.
         modules: the distinct networks that runs begin with; group: which of them each run has.
         cache: of their constants.
-        examined: runs that had a loss that is not finite, whose cause was no batch.
     """
 
     keys: Int[Tensor, " R"]
     modules: list[nn.Module]
     group: list[int]
     cache: Cache = field(default_factory=Cache)
-    examined: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -629,9 +585,8 @@ class Networks(Cached, BatchGradients):
         positive: whether every loss is >= 0. ideal: z (M,) of Tchebycheff values (null: 0 if positive).
         reference: point (M,) of hypervolumes, or null. bounds: [lower, upper] of every parameter, or null.
         start: {kind: module}: as `module()` makes it at each seed, or the given state dicts.
-        execution: auto (the fastest on this machine, measured once) | vmap | seeds (vmap of the preferences
-            of a seed, which share a batch) | loop | channels_last; no part of a job's identity.
-        max_batch_runs: so many networks at a time hold their activations; no part of a job's identity.
+        execution: auto (vmap where it can; convolutions on a CPU and what cannot be batched run by run) |
+            vmap | loop | channels_last; no part of a job's identity.
 
     Raises:
         ConfigError: nothing is served under `code`, or it cannot be trained here; with the reason.
@@ -639,7 +594,7 @@ class Networks(Cached, BatchGradients):
 
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"module": ()}
     version: ClassVar[int] = 2  # 1: losses of all data were means over parts of them
-    execution_fields: ClassVar[tuple[str, ...]] = ("execution", "max_batch_runs")
+    execution_fields: ClassVar[tuple[str, ...]] = ("execution",)
     keeps_solutions: ClassVar[bool] = True
     citation: ClassVar[str] = "the user's own"
 
@@ -651,10 +606,8 @@ class Networks(Cached, BatchGradients):
     bounds: Sequence[float | int] | None = None
     start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "module"})
     execution: str = "auto"
-    max_batch_runs: int | None = None
     _definition: Definition = field(init=False, repr=False, compare=False)
     _bound: Bound | None = field(default=None, init=False, repr=False, compare=False)
-    _ways: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -667,14 +620,9 @@ class Networks(Cached, BatchGradients):
                 "negative."
             )
         choose("problem.execution", self.execution, ("auto", *WAYS))
-        check_batch_runs(self.max_batch_runs)
         if self.bounds is not None and not (len(self.bounds) == 2 and self.bounds[0] < self.bounds[1]):
             raise ConfigError(f"problem.bounds={list(self.bounds)} must be two numbers, lower < upper.")
-        for key, value in (("ideal", self.ideal), ("reference", self.reference)):
-            if value is not None and len(value) != self.n_objectives:
-                raise ConfigError(
-                    f"problem.{key}={list(value)} must have {self.n_objectives} entries, one per loss."
-                )
+        check_entries(self.n_objectives, ideal=self.ideal, reference=self.reference)
         if self.keep is not None:
             self._check_keep(self.keep)
         if self.execution == "vmap" and (why := self.probe.training):
@@ -861,135 +809,43 @@ class Networks(Cached, BatchGradients):
         if batch is None:
             F = self._evaluated("train", x)[:, : self.n_objectives]
             return torch.stack([self._definition.appended(row) for row in F.unbind(0)])
-        keys = salted(self.bound.keys, batch.number, "noise")
-        values = self._trained(x, batch, keys, self._way(x, batch, keys))
-        if not bool(values.detach().isfinite().all()):
-            self._examine(x.detach(), batch, keys, values.detach())
-        return values
+        return self._trained(x, batch)
 
-    def _examine(self, x: Tensor, batch: Batch, keys: Tensor, values: Tensor) -> None:
-        """Raises ConfigError where a batch (without a label, say) has no finite losses, whatever the run."""
-        held = self.bound
+    def _trained(self, x: Float[Tensor, "R P"], batch: Batch) -> Float[Tensor, "R K"]:
         table = self._table("train", x)
-        for r in (~values.isfinite().all(1) & x.isfinite().all(1)).nonzero().squeeze(1).tolist():
-            if r in held.examined:
-                continue
-            held.examined.add(r)
-            start = self.probe.layout.flat(dict(held.modules[held.group[r]].named_parameters()))
-            fixed = self._fixed(x).take(slice(r, r + 1))
-            group = [int(batch.group[r])]
-            key = keys[r : r + 1]
-            with torch.no_grad():
-                F = self._some(start.to(x).unsqueeze(0), fixed, table, batch.chosen, group, key, "loop", True)
-            bad = (~F[0].isfinite() & ~values[r].isfinite()).nonzero().squeeze(1).tolist()
-            if bad:
-                M = self.n_objectives
-                name = f"loss {bad[0] + 1}" if bad[0] < M else f"constraint {bad[0] - M + 1}"
-                raise ConfigError(
-                    f"{name.capitalize()} of a step's batch of {batch.chosen.shape[1]} samples is "
-                    f"{float(values[r, bad[0]])}, with the parameters of the start as well: has none of "
-                    "these samples a label (0/0)? Choose a larger batch_size, or let the loss give 0 for "
-                    "such a batch, as losses.sum() / mask.sum().clamp_min(1) does."
-                )
-
-    def _trained(self, x: Float[Tensor, "R P"], batch: Batch, keys: Tensor, way: str) -> Float[Tensor, "R K"]:
-        table = self._table("train", x)
-        fixed = self._fixed(x)
-        group = batch.group.tolist()
-        if way == "seeds":
-            parts = [[r for r, g in enumerate(group) if g == s] for s in range(len(batch.chosen))]
-        else:
-            size = self.max_batch_runs or len(x)
-            parts = [list(range(i, min(i + size, len(x)))) for i in range(0, len(x), size)]
-        rows = []
-        for part in parts:
-            if part:
-                some = torch.tensor(part, device=x.device)
-                whole = len(part) == len(x)
-                rows.append(
-                    self._some(
-                        x if whole else x[some],
-                        fixed if whole else fixed.take(some),
-                        table,
-                        batch.chosen,
-                        [group[r] for r in part],
-                        keys if whole else keys[part],
-                        "vmap" if way == "seeds" else way,
-                        whole,
-                    )
-                )
-        order = torch.tensor([r for part in parts for r in part], device=x.device).argsort()
-        return rows[0] if len(rows) == 1 else torch.cat(rows)[order]
-
-    def _some(
-        self,
-        x: Tensor,
-        fixed: Constants,
-        table: Tree,
-        chosen: Tensor,
-        group: list[int],
-        keys: Tensor,
-        way: str,
-        whole: bool,
-    ) -> Tensor:
-        """Values of some runs; those of the others are held nowhere if they are not the `whole`."""
-        each = len(set(group)) > 1
-        batch: Any
+        way = self.strategy(x.device)
+        each = len(set(batch.group.tolist())) > 1
+        seen: Any
         if not each:
-            batch = mapped(lambda t: t[chosen[group[0]]], table)
+            seen = mapped(lambda t: t[batch.chosen[int(batch.group[0])]], table)
         elif way == "vmap":
-            batch = mapped(lambda t: t[chosen[torch.tensor(group, device=chosen.device)]], table)
+            seen = mapped(lambda t: t[batch.chosen[batch.group]], table)
         else:
             taken: dict[int, Tree] = {}
 
-            def batch(r: int) -> Tree:
-                g = group[r]
+            def seen(r: int) -> Tree:
+                g = int(batch.group[r])
                 if g not in taken:
-                    taken[g] = mapped(lambda t: t[chosen[g]], table)
+                    taken[g] = mapped(lambda t: t[batch.chosen[g]], table)
                 return taken[g]
 
         scored = Scored(self._parts.training, self._definition.forward, self._definition.constrained)
-
-        def compute(some: Tensor) -> Tensor:
-            return stacked.values(scored, self.probe.layout, some, fixed, batch, way, keys, each)
-
-        if whole or not (torch.is_grad_enabled() and x.requires_grad):
-            return compute(x)
-        values: Tensor = checkpoint(compute, x, use_reentrant=False)
-        return values
-
-    def _way(self, x: Tensor, batch: Batch, keys: Tensor) -> str:
-        """Returns the way in which the runs of this job are computed: measured once, with this batch."""
-        if self.execution != "auto":
-            return self._noted(x, self.execution)
-        R = len(x)
-        S = len(batch.chosen)
-        ways = ["loop", *(["channels_last"] if self.probe.pictures else [])]
-        if R > 1 and not self.probe.training:
-            ways += ["vmap", *(["seeds"] if 1 < S < R else [])]
-        if len(ways) == 1:
-            return self._noted(x, ways[0])
-        about = f"{R} runs, {S} batches of {batch.chosen.shape[1]}, {x.dtype}"
-
-        def gradients(way: str) -> Tensor:
-            with torch.enable_grad():
-                leaf = x.detach().clone().requires_grad_(True)
-                return torch.autograd.grad(self._trained(leaf, batch, keys, way).sum(), leaf)[0]
-
-        def measured() -> str:
-            tried = {way: (lambda way=way: gradients(way)) for way in ways}
-            return fastest(f"gradients of {self.title} {self.code}, {about}", tried, x.device)
-
-        # the short last batch of an epoch is computed as the others
-        return self._noted(x, self.cache.made(("way", R, S, x.dtype, x.device), measured))
-
-    def _noted(self, x: Tensor, way: str) -> str:
-        self._ways[x.device.type] = way
-        return way
+        keys = salted(self.bound.keys, batch.number, "noise")
+        return stacked.values(scored, self.probe.layout, x, self._fixed(x), seen, way, keys, each)
 
     def strategy(self, device: torch.device) -> str:
-        """The way in which runs were computed on this device."""
-        return self._ways.get(device.type, "not trained")
+        """The way in which runs are computed on a device."""
+        if self.execution != "auto":
+            return self.execution
+        alone = self._bound is not None and len(self.bound.group) == 1
+        return self._way(bool(self.probe.training) or alone, device)
+
+    def _way(self, apart: bool, device: torch.device) -> str:
+        """`apart`: whether runs cannot be one axis of vmap, or need not be."""
+        pictures = self.probe.pictures
+        if not apart and not (pictures and device.type == "cpu"):
+            return "vmap"
+        return "channels_last" if pictures else "loop"
 
     # all samples
 
@@ -1017,15 +873,12 @@ class Networks(Cached, BatchGradients):
         """Returns the result of `InParts` for each run, for as many runs at once as memory holds."""
         where = "train" if self._definition.validation is None else "validation"
         head = self._definition.measured if split == where else self._definition.head
-        pictures = self.probe.pictures
-        way = "vmap"
-        if self.probe.evaluation or (pictures and x.device.type == "cpu"):
-            way = "channels_last" if pictures else "loop"
+        way = self._way(bool(self.probe.evaluation), x.device)
         joints = self.probe.joints
         last = way == "channels_last"
         module = self._parts.evaluation
         scored = InParts(module, self._definition.forward, head, samples, parts, joints, last)
-        size = self.max_batch_runs or len(x)
+        size = len(x)
         if way == "vmap" and len(parts) > 1 and joints is not None:
             size = min(size, max(1, HELD // max(1, joints.width * len(leaves(samples)[0]))))
         values = []

@@ -28,6 +28,7 @@ from mobench.data.tables import Table
 from mobench.errors import ConfigError
 from mobench.models.stacked import Tree, mapped
 from mobench.problems.arranged import Arrangement
+from mobench.problems.probe import check_entries, trying
 
 # of x (P,), or of a dictionary of its parts; of (x, batch) where there are data
 Function = Callable[..., Tensor]
@@ -133,24 +134,18 @@ class Own(Problem):
     _counts: tuple[int, int] = field(init=False, repr=False, compare=False)  # M, N
 
     def __post_init__(self) -> None:
-        if not isinstance(self.variables, numbers.Integral) or isinstance(self.variables, bool):
+        if not isinstance(self.variables, numbers.Integral) or self.variables < 1:
             raise ConfigError(
-                f"dim={self.variables!r} (problem.variables) must be a whole number, the length of x."
+                f"dim={self.variables!r} (problem.variables) must be a whole number >= 1, the length of x."
             )
-        if self.bounds is not None and _interval(self.bounds, self.variables) is None:
+        limits = None if self.bounds is None else _interval(self.bounds, self.variables)
+        if self.bounds is not None and (limits is None or any(a >= b for a, b in zip(*limits, strict=True))):
             raise ConfigError(
                 f"bounds={self.bounds!r} (problem.bounds) must be two numbers, (lower, upper), for all "
-                f"coordinates, or two lists of {self.variables} numbers, one for each."
+                f"coordinates, or two lists of {self.variables} numbers, with lower < upper in each."
             )
         super().__post_init__()
         functions = served(self.code)
-        if self.variables < 1:
-            raise ConfigError(f"problem.variables={self.variables} must be at least 1.")
-        limits = None if self.bounds is None else _interval(self.bounds, self.variables)
-        if limits is not None and not all(low < high for low, high in zip(*limits, strict=True)):
-            raise ConfigError(
-                f"problem.bounds={list(self.bounds or ())} must have lower < upper in every coordinate."
-            )
         if self.start["kind"] == "in_bounds" and not np.isfinite(limits or [np.inf]).all():
             raise ConfigError(
                 "A start that is drawn between the bounds needs bounds that are finite; give start=."
@@ -168,9 +163,7 @@ class Own(Problem):
         object.__setattr__(self, "_counts", (M, sum(sizes) - M))
         self._check_values(x)
         self._check_extras(x, M)
-        for key, value in (("ideal", self.ideal), ("reference", self.reference)):
-            if value is not None and len(value) != M:
-                raise ConfigError(f"problem.{key}={list(value)} must have {M} entries, one per objective.")
+        check_entries(M, ideal=self.ideal, reference=self.reference)
 
     def _beside(self, x: Tensor) -> tuple[Tree, ...]:
         """The arguments of functions beside x: all data, where there are any."""
@@ -199,13 +192,8 @@ class Own(Problem):
                 f"front has the shape {tuple(front.shape)}; expected finite points of shape (k, {M})."
             )
         for name, measure in self._functions.measured.items():
-            try:
-                with torch.no_grad():
-                    value = self._measured(measure, x.unsqueeze(0))
-            except Exception as error:  # whatever a user's function raises is an error of the configuration
-                raise ConfigError(
-                    f"The measure {name!r} fails at the start {_text(x)}: {type(error).__name__}: {error}"
-                ) from error
+            with trying(f"The measure {name!r} fails at the start {_text(x)}", ""), torch.no_grad():
+                value = self._measured(measure, x.unsqueeze(0))
             if not isinstance(value, Tensor) or value.shape != (1,):
                 raise ConfigError(f"The measure {name!r} must return a tensor () for one x (P,).")
 
@@ -218,15 +206,13 @@ class Own(Problem):
         near = x + 1e-2 * step[0]  # not the start itself, where symmetry may make a gradient 0
         h = 1e-4
         points = torch.stack([x, near, near + h * step[1], near - h * step[1]]).requires_grad_(True)
-        try:
-            with torch.enable_grad():
-                values = self.values(points)
-        except Exception as error:  # whatever a user's function raises is an error of the configuration
-            raise ConfigError(
-                "The functions can be evaluated at one x, but torch.func.vmap cannot evaluate them at many "
-                f"at once: {error}\nReplace branches on values (if x[0] > 0) by torch.where, .item() and "
-                "NumPy by torch operations, and draw random numbers beforehand."
-            ) from error
+        what = "The functions can be evaluated at one x, but torch.func.vmap cannot evaluate many at once"
+        advice = (
+            "Replace branches on values (if x[0] > 0) by torch.where, .item() and NumPy by torch operations, "
+            "and draw random numbers beforehand."
+        )
+        with trying(what, advice), torch.enable_grad():
+            values = self.values(points)
         if not bool(torch.isfinite(values[0]).all()):
             bad = [
                 f"{n} = {v}" for n, v in zip(names, values[0].tolist(), strict=True) if not math.isfinite(v)
@@ -328,12 +314,8 @@ class Own(Problem):
         drawn = functions.start(generator(seed, problem=self.name, use="start"))
         if functions.arrangement is not None:
             drawn = functions.arrangement.vector("start(rng)", drawn)
-        try:
+        with trying(f"start(rng) returned {type(drawn).__name__}, which is not a vector", ""):
             row = torch.as_tensor(drawn, dtype=torch.float64)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise ConfigError(
-                f"start(rng) returned {type(drawn).__name__}, which is not a vector: {error}"
-            ) from error
         if row.shape != (self.variables,) or not bool(torch.isfinite(row).all()):
             raise ConfigError(
                 f"start(rng) returned {_text(row)}; it must be a finite vector of shape ({self.variables},)."
@@ -414,14 +396,9 @@ def _size(
         shapes = mapped(lambda t: f"{tuple(t.shape)} {t.dtype}", batch[0])
         takes += f", and a batch: {shapes}".replace("'", "")
     x = x.detach().requires_grad_(True)
-    try:
-        with torch.enable_grad():
-            value = fn(x, *batch)
-            again = fn(x, *batch)
-    except Exception as error:
-        raise ConfigError(
-            f"{name} fails at the start {_text(x)}: {type(error).__name__}: {error}\n{takes}."
-        ) from error
+    with trying(f"{name} fails at the start {_text(x)}", f"{takes}."), torch.enable_grad():
+        value = fn(x, *batch)
+        again = fn(x, *batch)
     if not isinstance(value, torch.Tensor):
         what = (
             "torch.stack([...]) combines several into one" if isinstance(value, tuple | list) else f"{takes}"

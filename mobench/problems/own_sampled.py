@@ -21,6 +21,7 @@ from mobench.errors import ConfigError
 from mobench.models.stacked import Tree, leaves, mapped
 from mobench.problems import samples
 from mobench.problems.own import Own
+from mobench.problems.probe import check_unchanged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +51,7 @@ class OwnSampled(Cached, Own, Sampled):
                     f"number for a batch of {part}. Values are means over the samples: (M,), whatever the "
                     "batch."
                 )
-        if [t._version for t in leaves(whole)] != before:
-            raise ConfigError("A function writes into the data (an operation in place). Copy first.")
+        check_unchanged(before, leaves(whole))
 
     @property
     def _data(self) -> Table:

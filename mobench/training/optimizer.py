@@ -185,20 +185,15 @@ class Balanced:
         """The end of a step that a GradScaler has to skip: it sees NaN, and the method's state stays."""
         for p in parameters:
             p.grad = torch.full_like(p, torch.nan)
-        device = parameters[0].device
-        direction = torch.full((sum(p.numel() for p in base),), torch.nan, device=device)
-        weights = torch.full((K,), torch.nan, device=device)
-        failed = torch.ones((), dtype=torch.bool, device=device)
-        return weights, Info(direction, self._state or {}, None, failed)
+        lost = torch.full((sum(p.numel() for p in base),), torch.nan, device=parameters[0].device)
+        failed = torch.ones((), dtype=torch.bool, device=lost.device)
+        return lost[:1].expand(K), Info(lost, self._state or {}, None, failed)
 
     def _not_finite(
         self, parameters: Sequence[Tensor], scaler: torch.amp.GradScaler | None, scale: float
     ) -> str:
         """Returns advice on a gradient that is not finite."""
-        text = (
-            f"A gradient of step {self._t} is not finite. Nothing has changed; smaller steps may help, or "
-            "losses without square roots of 0."
-        )
+        text = f"A gradient of step {self._t} is not finite, and nothing has changed."
         if scaler is not None:
             return f"{text} The GradScaler's scale is {scale:.3g}: it is not the scale that overflows."
         halves = {p.dtype for p in parameters} & set(HALF)
@@ -208,8 +203,8 @@ class Balanced:
                 "torch.float32, and compute in half precision by torch.autocast."
             )
         return (
-            f"{text} In mixed precision with a GradScaler, pass losses that are not scaled, and the scaler: "
-            "backward(losses, scaler=scaler)."
+            f"{text} Smaller steps may help, or losses without square roots of 0. In mixed precision pass "
+            "losses that are not scaled, and the scaler: backward(losses, scaler=scaler)."
         )
 
     @property
@@ -249,14 +244,15 @@ class Balanced:
                     f"{name} is of type torch.float16, whose gradients a GradScaler cannot unscale: keep "
                     "parameters in torch.float32, and compute in half precision by torch.autocast."
                 )
-        if features is not None and constrained:
+        listed = () if features is None else _listed(features)
+        if listed and constrained:
             raise ConfigError("features cannot be combined with constraints; leave features out.")
-        if features is not None and any(z.grad_fn is None for z in _listed(features)):
-            raise ConfigError(
-                "features must be what the trunk has computed; these do not depend on parameters."
-            )
-        for k, z in enumerate(() if features is None else _listed(features), 1):
+        for k, z in enumerate(listed, 1):
             check_real(f"Feature {k}", z)
+            if z.grad_fn is None:
+                raise ConfigError(
+                    "features must be what the trunk has computed; these do not depend on parameters."
+                )
         values = _doubles(outputs)
         if not bool(torch.isfinite(values).all()):
             raise MobenchError(

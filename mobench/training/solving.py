@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -163,27 +164,21 @@ class Seen(TablePoint):
         return None
 
 
+@dataclass(frozen=True)
 class Stepper:
-    """One step of a method at a point."""
+    """One step of a method at a point, with N constraints and the settings of a whole run."""
 
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        preference: Tensor | Sequence[float] | None,
-        constraints: int,
-        steps: int,
-        seed: int,
-        ideal: Sequence[float] | None,
-    ) -> None:
-        self.algorithm = algorithm
-        self.preference = preference
-        self.N = constraints
-        self.steps = steps
-        self.seed = seed
-        self.ideal = ideal
-        for what, numbers in (("preference", preference), ("ideal", ideal)):
-            if numbers is not None:
-                check_real(what, torch.as_tensor(numbers), None)
+    algorithm: Algorithm
+    preference: Tensor | Sequence[float] | None
+    N: int
+    steps: int
+    seed: int
+    ideal: Sequence[float] | None
+
+    def __post_init__(self) -> None:
+        for what, values in (("preference", self.preference), ("ideal", self.ideal)):
+            if values is not None:
+                check_real(what, torch.as_tensor(values), None)
 
     def step(
         self, point: Seen, state: Mapping[str, Any] | None
@@ -232,13 +227,9 @@ class Stepper:
             provides=frozenset({"jacobian", "jvp"}),
             positive=not bool((values[:, :M] < 0).any()),
         )
-        if self.algorithm.derivative_free:
+        if self.algorithm.derivative_free or self.algorithm.replaces:
             raise CompatibilityError(
-                f"{name_of(self.algorithm)} sees no gradients: it searches a box; use `mobench.run`."
-            )
-        if self.algorithm.replaces:
-            raise CompatibilityError(
-                f"{name_of(self.algorithm)} trains a network that chooses the variables; use `mobench.run`."
+                f"{name_of(self.algorithm)} chooses points by itself, not by gradients; use `mobench.run`."
             )
         check(spec, self.algorithm)
         prefs = self._preferences(R, M).to(values.device)
