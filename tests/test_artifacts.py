@@ -335,8 +335,8 @@ COMPUTED = re.compile("(scale|weak)-.*|copied-row|gains-of-the-text")  # claims 
 
 def test_a_claim_rests_on_the_jobs_that_it_names() -> None:
     jobs: Any = {
-        "ours": SimpleNamespace(complete=True, runs="3 of 3", data=None, precision="fp32"),
-        "other": SimpleNamespace(complete=False, runs="0 of 3", data=None, precision="fp32"),
+        "ours": SimpleNamespace(complete=True, runs="3 of 3", data=None),
+        "other": SimpleNamespace(complete=False, runs="0 of 3", data=None),
     }
     a = Artifact("x/y", "x", "laptop", jobs)
     for id, names in (("all", None), ("ours", ("ours",)), ("both", ("ours", "other"))):
@@ -507,7 +507,7 @@ def own_check(a: Artifact, id: str, holds: Any, *, reason: str = "", **text: Any
 def rows(data: str | None = None, seeds: int = 10, complete: bool = True) -> Any:
     """A job as far as verdicts look at it."""
     config = {"seeds": list(range(seeds))}
-    return SimpleNamespace(data=data, config=config, complete=complete, runs="1 of 2", precision="fp32")
+    return SimpleNamespace(data=data, config=config, complete=complete, runs="1 of 2")
 
 
 MNIST = Paper(data=["MNIST"], seeds=10, overrides="scale=paper data=mnist")
@@ -671,6 +671,8 @@ def test_tables() -> None:
     assert "x\\|y" in markdown(frame)
     assert "a\\_b & v \\\\" in latex(frame)
     assert "5 \\% \\& more" in latex(frame)
+    assert latex(pd.DataFrame({"a": ["[S]"], "b": ["x" * 50]})).splitlines()[0].count("p{") == 1
+    assert "{[}S" in latex(pd.DataFrame({"a": ["[S]"]}))
     a = Artifact("x/y", "t", "laptop", {})
     a.table(frame)
     assert b"0.123456" in a.files["table.csv"]

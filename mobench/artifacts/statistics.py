@@ -175,16 +175,3 @@ class Proportion:
     def words(self, *_: str) -> str:
         """Writes the share: "75 % of 4"."""
         return f"{percent(float(self), self.digits)} of {len(self.holding)}"
-
-
-def seed_columns(**values: np.ndarray) -> dict[str, float]:
-    """Returns table cells: for each name the mean over seeds, and "<name> std" their standard deviation.
-
-    Underscores in a name become spaces: `seed_columns(rate_1=c.rate(1))` gives "rate 1" and "rate 1 std".
-    """
-    cells: dict[str, float] = {}
-    for key, of_seeds in values.items():
-        name = key.replace("_", " ")
-        cells[name] = float(np.mean(of_seeds)) if len(of_seeds) else float("nan")
-        cells[f"{name} std"] = std(of_seeds)
-    return cells
