@@ -165,17 +165,9 @@ def test_values_narrow_the_jobs_and_are_drawn_apart(mobench: Run) -> None:
     assert content["provenance"]["command"].endswith("'seeds=[0]' steps=5 algorithm.c_h=0.5")
     assert "seeds=[0]" in content["provenance"]["notes"][0]
     assert "counted nowhere" in result.out
-    finished = mobench(*FIG7)
-    assert finished.code == 0, finished.err
-    before = (finished.root / "artifacts/ferero/fig7/claims.json").read_bytes()
-    other = mobench(*FIG7, "seeds=[0]", "steps=6")
-    assert other.code == 0, other.err
-    assert len(list((finished.root / "other_settings/ferero").iterdir())) == 2
-    assert (finished.root / "artifacts/ferero/fig7/claims.json").read_bytes() == before
-    again = mobench(*FIG7, "seeds=[0]", "steps=6")
+    again = mobench(*FIG7, "seeds=[0]", "steps=5", "algorithm.c_h=0.5")
     assert "unchanged since" in again.out
-    assert "other_settings/ferero/fig7+" in again.out
-    assert [entry.name for entry in artifacts(finished.root).everything] == ["fig7"]
+    assert artifacts(result.root).everything == []
 
 
 @pytest.mark.parametrize(
@@ -284,9 +276,7 @@ def test_timed_jobs_are_read_where_all_were_kept(
     timed = next(job for job in jobs if "mlmcmoo" in job.key)
     for options, why in (
         ({"history": True, "columns": ("f_",)}, "None"),
-        ({"history": True, "columns": ("violation",)}, "f_1"),
         ({"history": False}, "history.parquet"),
-        ({"history": True, "every": 2}, "needs all steps"),
     ):
         shutil.rmtree(results / "runs" / timed.key)
         keep_rows.keep(timed, results, **options)  # type: ignore[arg-type]

@@ -182,13 +182,8 @@ def test_several_panels_have_letters() -> None:
 SHIFTED = {"A": "pairs: MNIST, shifted by 3", "B": "pairs: Fashion-MNIST, shifted by 3"}
 BADGES: list[tuple[dict[str, str], str]] = [
     ({}, ""),
-    ({"A": "pairs: MNIST", "B": "pairs: Fashion-MNIST"}, "Data, pairs. A: MNIST; B: Fashion-MNIST."),
     # what all data end with is said once
     (SHIFTED, "Data, pairs, shifted by 3. A: MNIST; B: Fashion-MNIST."),
-    (
-        SHIFTED | {"B": "pairs: Fashion-MNIST, shifted by 4"},
-        "Data, pairs. A: MNIST, shifted by 3; B: Fashion-MNIST, shifted by 4.",
-    ),
     # what is made of earlier data says so by their names, of whole words
     (
         {

@@ -18,7 +18,7 @@ import numpy as np
 from mobench.artifacts import style as st
 from mobench.artifacts.statistics import standard_error
 
-Band = Literal["", "std", "error", "quantiles", "range"]
+Band = Literal["", "error", "quantiles", "range"]
 LEVEL = {"color": st.BLACK, "ls": ":", "lw": 1.0}
 
 
@@ -95,9 +95,9 @@ def curve(
         x: (T,).
         values: (S, T), or (T,) of a single curve.
         label: in the legend.
-        band: one standard deviation ("std"), one standard error ("error"), the 10 to 90 % "quantiles", or
-            their "range". Of fewer than five seeds quantiles are the range. Where values have an end that
-            they cannot pass (0, a budget), quantiles do not pass it either.
+        band: one standard error ("error"), the 10 to 90 % "quantiles", or the "range". Of fewer than five
+            seeds quantiles are the range. Where values have an end that they cannot pass (0, a budget),
+            quantiles do not pass it either.
         alpha: opacity of the band.
         line: color, ls, lw and the like.
     """
@@ -112,7 +112,7 @@ def curve(
         low = values.min(axis=0)
         high = values.max(axis=0)
     elif band:
-        width = values.std(axis=0) if band == "std" else standard_error(values)
+        width = standard_error(values)
         low = mean - width
         high = mean + width
     if band and np.isfinite(low).all():
