@@ -179,33 +179,18 @@ def test_several_panels_have_letters() -> None:
     plt.close("all")
 
 
-SHIFTED = {"A": "pairs: MNIST, shifted by 3", "B": "pairs: Fashion-MNIST, shifted by 3"}
-BADGES: list[tuple[dict[str, str], str]] = [
-    ({}, ""),
-    # what all data end with is said once
-    (SHIFTED, "Data, pairs, shifted by 3. A: MNIST; B: Fashion-MNIST."),
-    # what is made of earlier data says so by their names, of whole words
-    (
-        {
-            "One": "pairs: digits",
-            "Two": "pairs: clothes (stand-in for shoes)",
-            "Both": "pairs: digits (left) and clothes (right)",
-        },
-        "Data, pairs. One: digits; Two: clothes; Both: One's (left) and Two's (right).",
-    ),
-    (
-        {"One": "pairs: clothes", "Two": "pairs: old-clothes and clothes"},
-        "Data, pairs. One: clothes; Two: old-clothes and One's.",
-    ),
-]
-
-
-@pytest.mark.parametrize(("names", "text"), BADGES)
-def test_a_badge_names_data_and_scale(names: dict[str, str], text: str) -> None:
-    jobs: Any = {name: SimpleNamespace(data=label) for name, label in names.items()}
-    a = Artifact("x/y", "t", "laptop", jobs)
-    a.data_names = names
-    assert a.badge == (f"{text} Laptop scale." if text else "")
+@pytest.mark.parametrize(
+    ("labels", "text"),
+    [
+        ([], ""),
+        (["pairs: MNIST", None, "pairs: Fashion-MNIST"], "Data: pairs: Fashion-MNIST; MNIST."),
+        (["MNIST", "pairs: MNIST"], "Data: pairs: MNIST."),
+    ],
+)
+def test_a_badge_names_data_and_scale(labels: list[str | None], text: str) -> None:
+    """What all data begin with is said once, and no data twice."""
+    jobs: Any = {f"job {k}": SimpleNamespace(data=label) for k, label in enumerate(labels)}
+    assert Artifact("x/y", "t", "laptop", jobs).badge == (f"{text} Laptop scale." if text else "")
     assert Artifact("x/y", "t", "smoke", {}).badge.startswith("Smoke scale")
 
 

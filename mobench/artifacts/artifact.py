@@ -18,7 +18,6 @@ from __future__ import annotations
 import importlib
 import io
 import pkgutil
-import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,7 +38,6 @@ from mobench.system import paths
 
 Draw = Callable[["Artifact"], None]
 DPI = 200  # of the PNG
-STAND_IN = re.compile(r" \(stand-in for [^)]*\)")  # in the label of data
 _registry: dict[str, Draw] = {}
 
 
@@ -98,11 +96,9 @@ class Artifact:
     only: Sequence[str] | None = None  # patterns of the jobs to be run, where others are left out
     refused: Mapping[str, str] = field(default_factory=dict)  # of a board: pairs that do not fit, and why
     paper: PaperConfig = field(default_factory=PaperConfig)
-    # the figure's data sets and the labels of their data, in the order of its panels
-    data_names: dict[str, str] = field(default_factory=dict)
     references: dict[str, list[str]] = field(
         default_factory=dict
-    )  # claims of other artifacts that this one shows, too
+    )  # claims of other artifacts, shown here too
     apart: bool = False  # drawn with other settings: judged by itself, and not counted
 
     @property
@@ -333,13 +329,6 @@ class Artifact:
         other = " (not the paper's)" if self.stand_ins() and self.paper.data else ""
         if not other and self._parts(self.jobs):
             other = " (a part of the paper's)"
-        if self.data_names:
-            names = {name: STAND_IN.sub("", label) for name, label in self.data_names.items()}
-            ends = {label.rpartition(", ")[1:] for label in names.values()}
-            end = "".join(ends.pop()) if len(names) > 1 and len(ends) == 1 else ""
-            end = end if end.startswith(", ") else ""
-            shared = kind.removesuffix(": ") + end
-            return f"Data{other}, {shared}. {_by_panel(names, kind, end)}. {scale[0].upper()}{scale[1:]}."
         return f"Data{other}: {'; '.join(labels)}. {scale[0].upper()}{scale[1:]}."
 
     def figure(self, figure: Any) -> None:
@@ -391,21 +380,3 @@ class Artifact:
     def note(self, text: str) -> None:
         """Takes a deviation or decision that a reader must know; shown with the artifact."""
         self.notes.append(text)
-
-
-def _by_panel(labels: Mapping[str, str], kind: str, end: str) -> str:
-    """Returns "name: data" for each of a figure's data sets.
-
-    The common beginning and end of the labels are left out, and the data of an earlier panel are called by
-    its name where that is shorter.
-    """
-    parts: list[str] = []
-    known: dict[str, str] = {}
-    for name, label in labels.items():
-        words = label.removeprefix(kind).removesuffix(end)
-        known[words] = name
-        for earlier, panel in known.items():
-            if panel != name and len(panel) + 2 < len(earlier):
-                words = re.sub(rf"(?<![\w-]){re.escape(earlier)}(?![\w-])", f"{panel}'s", words)
-        parts.append(f"{name}: {words}")
-    return "; ".join(parts)

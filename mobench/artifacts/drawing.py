@@ -126,16 +126,21 @@ def assembled(
     only = config["artifact"].get("only")
     jobs = {k: JobRows(f) for k, f in folders.items()}
     title = config["artifact"]["title"] or id
-    a = Artifact(id, title, config["scale"]["name"], jobs if only is None else SomeJobs(jobs))
-    a.changed = overrides.changed(command)
-    a.apart = apart
-    a.refused = config.get("refused", {})
-    a.only = only
+    a = Artifact(
+        id,
+        title,
+        config["scale"]["name"],
+        jobs if only is None else SomeJobs(jobs),
+        changed=overrides.changed(command),
+        only=only,
+        refused=config.get("refused", {}),
+        paper=PaperConfig(**config["artifact"]["paper"]),
+        apart=apart,
+    )
     if a.only is not None:
         a.note(
             f"Only the jobs {', '.join(a.only)} were run and drawn. Claims that need others are not judged."
         )
-    a.paper = PaperConfig(**config["artifact"]["paper"])
     if a.changed:
         judged = "Claims are partial at best." if a._only_seeds else "No claim is judged."
         judged = "Its claims are judged with these, and not counted." if apart else judged
