@@ -649,7 +649,7 @@ def Ordered(
     bounds: dict[Any, Number] = {}
     for one, other in itertools.pairwise(value):
         bounds[other] = float(value[one]) + (slack if falling else -slack) if slack else value[one]
-    ends = {"high" if falling else "low": bounds}
+    ends: dict[str, Any] = {"high" if falling else "low": bounds}
     later = {name: value[name] for name in bounds}
     than = "the one before" + (f" {'+' if falling else '-'} {slack:g}" if slack else "")
     return Comparison(values=later, strict=strict and not slack, than=than, **ends, **words)
