@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from experiments.csmoo.preferences import seed_columns
 from mobench.artifacts.checks import (
     Above,
     AllOf,
@@ -34,7 +35,6 @@ from mobench.artifacts.statistics import (
     finite_mean,
     log_slope,
     percent,
-    seed_columns,
     standard_error,
     std,
 )
