@@ -20,7 +20,7 @@ from PIL import Image
 import mobench
 from mobench.artifacts import style as st
 from mobench.artifacts.rows import JobRows
-from mobench.artifacts.vlmop2 import front
+from mobench.problems import VLMOP2
 
 METHODS: dict[str, list[str]] = {
     "linear scalarization": ["algorithm=ls"],
@@ -65,7 +65,7 @@ def prepared(found: dict[str, JobRows]) -> tuple[Any, list[tuple[np.ndarray, lis
     palette = colours()
     shown = []
     for ax, (name, job) in zip(axes.flat, found.items(), strict=True):
-        st.draw_front(ax, front())
+        st.draw_front(ax, VLMOP2().front(2001).numpy())
         for angle, colour in zip(RAYS, palette, strict=True):
             ray = np.array([np.cos(np.radians(angle)), np.sin(np.radians(angle))])
             st.draw_ray(ax, ray, color=colour, alpha=0.45)

@@ -165,17 +165,9 @@ def test_values_narrow_the_jobs_and_are_drawn_apart(mobench: Run) -> None:
     assert content["provenance"]["command"].endswith("'seeds=[0]' steps=5 algorithm.c_h=0.5")
     assert "seeds=[0]" in content["provenance"]["notes"][0]
     assert "counted nowhere" in result.out
-    finished = mobench(*FIG7)
-    assert finished.code == 0, finished.err
-    before = (finished.root / "artifacts/ferero/fig7/claims.json").read_bytes()
-    other = mobench(*FIG7, "seeds=[0]", "steps=6")
-    assert other.code == 0, other.err
-    assert len(list((finished.root / "other_settings/ferero").iterdir())) == 2
-    assert (finished.root / "artifacts/ferero/fig7/claims.json").read_bytes() == before
-    again = mobench(*FIG7, "seeds=[0]", "steps=6")
+    again = mobench(*FIG7, "seeds=[0]", "steps=5", "algorithm.c_h=0.5")
     assert "unchanged since" in again.out
-    assert "other_settings/ferero/fig7+" in again.out
-    assert [entry.name for entry in artifacts(finished.root).all.everything] == ["fig7"]
+    assert artifacts(result.root).all.everything == []
 
 
 @pytest.mark.parametrize(
@@ -284,9 +276,7 @@ def test_timed_jobs_are_read_where_all_were_kept(
     timed = next(job for job in jobs if "mlmcmoo" in job.key)
     for options, why in (
         ({"history": True, "columns": ("f_",)}, "None"),
-        ({"history": True, "columns": ("violation",)}, "f_1"),
         ({"history": False}, "history.parquet"),
-        ({"history": True, "every": 2}, "needs all steps"),
     ):
         shutil.rmtree(results / "runs" / timed.key)
         keep_rows.keep(timed, results, **options)  # type: ignore[arg-type]
@@ -335,8 +325,8 @@ COMPUTED = re.compile("(scale|weak)-.*|copied-row|gains-of-the-text")  # claims 
 
 def test_a_claim_rests_on_the_jobs_that_it_names() -> None:
     jobs: Any = {
-        "ours": SimpleNamespace(complete=True, runs="3 of 3", data=None, precision="fp32"),
-        "other": SimpleNamespace(complete=False, runs="0 of 3", data=None, precision="fp32"),
+        "ours": SimpleNamespace(complete=True, runs="3 of 3", data=None),
+        "other": SimpleNamespace(complete=False, runs="0 of 3", data=None),
     }
     a = Artifact("x/y", "x", "laptop", jobs)
     for id, names in (("all", None), ("ours", ("ours",)), ("both", ("ours", "other"))):
@@ -507,7 +497,7 @@ def own_check(a: Artifact, id: str, holds: Any, *, reason: str = "", **text: Any
 def rows(data: str | None = None, seeds: int = 10, complete: bool = True) -> Any:
     """A job as far as verdicts look at it."""
     config = {"seeds": list(range(seeds))}
-    return SimpleNamespace(data=data, config=config, complete=complete, runs="1 of 2", precision="fp32")
+    return SimpleNamespace(data=data, config=config, complete=complete, runs="1 of 2")
 
 
 MNIST = Paper(data=["MNIST"], seeds=10, overrides="scale=paper data=mnist")
@@ -671,6 +661,8 @@ def test_tables() -> None:
     assert "x\\|y" in markdown(frame)
     assert "a\\_b & v \\\\" in latex(frame)
     assert "5 \\% \\& more" in latex(frame)
+    assert latex(pd.DataFrame({"a": ["[S]"], "b": ["x" * 50]})).splitlines()[0].count("p{") == 1
+    assert "{[}S" in latex(pd.DataFrame({"a": ["[S]"]}))
     a = Artifact("x/y", "t", "laptop", {})
     a.table(frame)
     assert b"0.123456" in a.files["table.csv"]

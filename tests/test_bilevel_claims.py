@@ -106,7 +106,6 @@ def rows_of(main: float, others: float, seeds: int = 3, step: float = 0.0, prefe
             lines.append(line | {f"preference_{s + 1}": weights[task, s] for s in range(S)})
     table = pd.DataFrame(lines).assign(step=1, output="last", status="done")
     return SimpleNamespace(
-        precision="fp32",
         final=table.drop(columns="step"),
         history=table.drop(columns="status"),
         weights=np.repeat(weights, seeds, axis=0),

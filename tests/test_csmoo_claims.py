@@ -61,7 +61,6 @@ class Rows:
         history["tchebycheff"] = V.ravel()
         history["violation"] = violation.ravel()
         return SimpleNamespace(
-            precision="fp32",
             final=final,
             history=history,
             solutions={"last": self.x[..., -1].reshape(-1, 1)},

@@ -29,11 +29,11 @@ from experiments.ferero import (
 )  # fmt: skip
 from experiments.ferero import runs as toy_runs
 from experiments.ferero.hypervolumes import FITTED, judge_hypervolumes
+from experiments.ferero.trajectories import front
 from mobench.algorithms.ferero import FERERO
 from mobench.algorithms.ls import LS
 from mobench.algorithms.tch import TCH
 from mobench.artifacts import Artifact
-from mobench.artifacts.vlmop2 import front
 from mobench.core.preferences import angle_deg, from_rays_deg
 from mobench.errors import DataError
 from mobench.metrics import front_distance
@@ -56,7 +56,7 @@ def job(angle: Any = 0.0, distance: Any = 0.0, status: Any = "done", seeds: int 
     config = {"seeds": list(range(seeds)), "steps": 3, "algorithm": {}}
     complete = bool((rows["status"] == "done").all())
     rest = {"final": rows, "config": config, "complete": complete, "weights": weights, "data": None}
-    return SimpleNamespace(precision="fp32", **rest | {"meta": {}} | more)
+    return SimpleNamespace(**rest | {"meta": {}} | more)
 
 
 def test_a_time_is_of_runs_that_finished() -> None:

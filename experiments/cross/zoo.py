@@ -209,16 +209,14 @@ def critical(a: Artifact) -> None:
         names = sorted(board.methods, key=lambda m: board.ranks[m])
         values = np.array([board.ranks[m] for m in names])
         difference = statistics.critical_difference(len(names), len(board.problems))
-        friedman = statistics.friedman(board.blocks)
+        statistic, p = statistics.friedman(board.blocks)
         ax.plot(values, range(len(names)), "o", ms=3.0, color=st.BLUE)
         for i, value in enumerate(values):
             ax.plot([value, min(value + difference, len(names))], [i, i], color=st.GREY, lw=1.0)
         ax.set_yticks(range(len(names)), [name_of(m) for m in names], fontsize=7)
         ax.invert_yaxis()
         ax.set_xlabel("mean rank (1: best)", fontsize=7)
-        ax.set_title(
-            f"{TITLES[board.name]}: Friedman p = {friedman.p:.1g}, CD = {difference:.1f}", fontsize=8
-        )
+        ax.set_title(f"{TITLES[board.name]}: Friedman p = {p:.1g}, CD = {difference:.1f}", fontsize=8)
         for name, value in zip(names, values, strict=True):
             lines.append(
                 {
@@ -226,8 +224,8 @@ def critical(a: Artifact) -> None:
                     "method": name,
                     "mean rank": float(value),
                     "CD": difference,
-                    "Friedman": friedman.statistic,
-                    "p": friedman.p,
+                    "Friedman": statistic,
+                    "p": p,
                     "problems": len(board.problems),
                 }
             )

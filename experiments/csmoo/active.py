@@ -12,9 +12,10 @@ from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AllOf, AtMost, Graded, Share, Within
 from mobench.artifacts.panels import curve, dress, legend_below, level
-from mobench.artifacts.statistics import Mean, seed_columns, std
+from mobench.artifacts.statistics import Mean, std
 from mobench.problems import ConstrainedGaussian
 
+from .preferences import seed_columns
 from .runs import METHODS, TIME, ZERO, Curves
 
 LAM = (0.1, 0.9)

@@ -33,12 +33,12 @@ from mobench.artifacts.checks import (
     Within,
 )  # fmt: skip
 from mobench.artifacts.panels import Band, curve, dress, legend_below, level
-from mobench.artifacts.rows import AtPreference
-from mobench.artifacts.statistics import Mean, seed_columns, std
+from mobench.artifacts.statistics import Mean, std
 from mobench.jobs.store import columns
 from mobench.metrics import hypervolume
 from mobench.problems import PLS
 
+from .preferences import AtPreference, seed_columns
 from .runs import TIME, decreases, judge_violation
 
 METHODS = {

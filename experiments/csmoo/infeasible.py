@@ -13,9 +13,9 @@ from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AllOf, AtMost, Share, Smallest, SurelyBelow
 from mobench.artifacts.panels import curve, dress
-from mobench.artifacts.rows import preferences_of
-from mobench.artifacts.statistics import Mean, seed_columns
+from mobench.artifacts.statistics import Mean
 
+from .preferences import preferences_of, seed_columns
 from .runs import COLOURS, MATCH, METHODS, MOST, TIME, Curves, common, matching
 
 EARLY = 50  # steps 0 to 49 are recorded one by one

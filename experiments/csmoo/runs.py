@@ -14,9 +14,10 @@ from mobench.artifacts import Artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AllOf, AtLeast, Check, Graded, Share, Within
 from mobench.artifacts.panels import Band, curve, dress, legend_below, level
-from mobench.artifacts.rows import AtPreference
-from mobench.artifacts.statistics import Mean, percent, seed_columns, std
+from mobench.artifacts.statistics import Mean, percent, std
 from mobench.problems import ConstrainedGaussian
+
+from .preferences import AtPreference, seed_columns
 
 K = TypeVar("K", bound=Hashable)
 METHODS = {"basic": "basic", "csmoo1": "CSMOO-1", "csmoo2": "CSMOO-2"}

@@ -23,10 +23,10 @@ from mobench.artifacts.checks import (
 )  # fmt: skip
 from mobench.artifacts.panels import curve, dress, level
 from mobench.artifacts.published import published
-from mobench.artifacts.rows import preferences_of
 from mobench.artifacts.statistics import Mean, std
 
 from . import beamforming
+from .preferences import preferences_of
 from .runs import (
     COLOURS,
     GIVEN,

@@ -11,7 +11,6 @@ from mobench.artifacts import Artifact, JobRows, artifact
 from mobench.artifacts.checks import AllOf, AtMost, Graded, Judged, Several, Share
 from mobench.artifacts.published import published
 from mobench.artifacts.statistics import percent
-from mobench.artifacts.vlmop2 import front
 from mobench.core import Runs
 from mobench.core.preferences import angle_deg, from_rays_deg
 from mobench.metrics import front_distance
@@ -36,6 +35,7 @@ from .runs import (
     on_the_way,
     spread,
 )
+from .trajectories import front
 
 PANELS = {
     "a": "(a) linear scalarization",

@@ -56,7 +56,6 @@ def fig5(a: Artifact) -> None:
             draw_panel(axes[row, column], panel, measure, panel.paper(a))
         axes[0, column].set_title(titled(a, panel.key, panel.first) + lost(panel))
     add_legend(fig, axes[0, 0], drawn, any(panel.paper(a) for panel in drawn))
-    a.data_names = {panel.name: panel.data for panel in drawn}
     a.figure(fig)
     a.table([line for panel in drawn for line in table_lines(a, panel)], given=GIVEN)
     for panel in drawn:

@@ -39,7 +39,6 @@ def fig6(a: Artifact) -> None:
         lines += table_lines(titled(a, key, job), to_line, to_ray, rises)
         with pictures_of(a, key):
             judge_lines(a, key, to_line, to_ray, rises)
-    a.data_names = {SETS[key]: str(a.jobs[f"{key}_lines"].data) for key in keys}
     legend_below(fig, axes[0, 0])
     a.figure(fig)
     a.table(lines, given=("data set", "preference"))

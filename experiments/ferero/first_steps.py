@@ -49,7 +49,6 @@ def first_steps(a: Artifact) -> None:
             a.check("{key}-lost", AllOf(printed, public), key=key, name=SETS[key])
     for ax in axes[-1]:
         dress(ax, "step")
-    a.data_names = {SETS[key]: str(a.jobs[f"{key}_printed"].data) for key in keys}
     for colour, degrees in zip(COLOURS, ANGLES, strict=True):
         axes[0, 0].plot([], [], color=colour, label=f"ray {degrees:g}°")
     axes[0, 0].plot([], [], color=st.GREY, label="loss 1")

@@ -298,7 +298,6 @@ def pictures(a: Artifact) -> None:
         )
         same = Equal({"now": data.digest}, {"now": job.meta["data_sha256"]}, what="sha256")
         a.check("{key}-data", same.also(data.digest[:16]), key=key, name=SETS[key])
-    a.data_names = {SETS[key]: str(a.jobs[f"{key}_ferero"].data) for key in SETS}
     a.figure(fig)
     a.table(lines)
     a.note(

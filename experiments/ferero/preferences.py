@@ -12,11 +12,11 @@ from mobench.algorithms.ferero_geometry import cone_from_rays
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Above, AllOf, AtLeast, Below
-from mobench.artifacts.vlmop2 import COLOURS, front, key_of_paths
 from mobench.core.preferences import from_rays_deg, ray
 from mobench.problems import VLMOP2
 
 from .runs import context
+from .trajectories import COLOURS, draw_path, front, key_of_paths
 
 THRESHOLDS = (0.2, 0.4, 0.6, 0.8)
 RAYS = (81.0, 57.0, 33.0, 9.0)  # degrees
@@ -132,7 +132,7 @@ def fig7(a: Artifact) -> None:
         st.draw_front(ax, front() * scale)
         start, end = LINE * scale
         st.draw_ray(ax, end - start, start, reach=0.5 * s)
-        st.draw_path(ax, path)
+        draw_path(ax, path)
         ax.set_title("FERERO, objectives as given" if s == 1 else f"FERERO, objective 2 times {int(s)}")
     key_of_paths(fig, (), others=False)
     a.figure(fig)

@@ -67,7 +67,6 @@ def public_code(a: Artifact) -> None:
             near = at_published(points, SETS[key]).provided(whole, FORMER if former else OTHER)
             a.check("{key}-points", near, key=key, name=SETS[key])
     add_legend(fig, axes[0, 0], any(on_papers_pictures(a, key, a.jobs[f"{key}_code"]) for key in keys))
-    a.data_names = {SETS[key]: str(a.jobs[f"{key}_code"].data) for key in keys}
     a.figure(fig)
     a.table(lines, given=("data set", "measure", "variant", "preference", "published 1", "published 2"))
     a.note(

@@ -24,10 +24,11 @@ from mobench.artifacts import Artifact, JobRows, RunCount
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Check, Comparison, Judged, Share
 from mobench.artifacts.statistics import percent
-from mobench.artifacts.vlmop2 import front, key_of_paths, trajectories
 from mobench.core import Context, Free, Spec, TablePoint, Weighting
 from mobench.core.preferences import angle_deg
 from mobench.metrics import front_distance
+
+from .trajectories import front, key_of_paths, trajectories
 
 SHARE = 0.9  # of the runs
 ALIGNED = 1.0  # degrees to the ray

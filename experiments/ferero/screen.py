@@ -119,7 +119,6 @@ def draw(a: Artifact) -> dict[str, dict[str, JobRows]]:
         axes[0, 0].plot([], [], color=colour, label=f"ray {degrees:g}°")
     fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     a.refer("ferero/public_code", *(f"{key}-points" for key in shown))
-    a.data_names = {SETS[key]: str(next(iter(jobs.values())).data) for key, jobs in shown.items()}
     a.figure(fig)
     a.table(lines, given=("data set", "variant", "ray"))
     if said := order_of_ends(shown):

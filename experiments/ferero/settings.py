@@ -40,21 +40,22 @@ def compare_settings(
     printed = {f"{panel} {name}": value for panel, _, name, value in cells}
     why = {f"{panel} {name}": text for (panel, name), text in explained.items()}
     equal = Equal(ours, printed, what="settings")
+    differing = [key for key, value in printed.items() if value != ours[key]]
     lines = [
         {
             "panel": panel,
             "parameter": name,
             "published": value if k < (settings or len(cells)) else np.nan,
             "ours": ours[key],
-            "equal": "no" if key in equal.failing else "yes",
-            "deviation": why.get(key, "") if key in equal.failing else "",
+            "equal": "no" if key in differing else "yes",
+            "deviation": why.get(key, "") if key in differing else "",
         }
         for k, ((panel, _, name, value), key) in enumerate(zip(cells, printed, strict=True))
     ]
     a.table(lines)
-    explanations = Count({key: key in why for key in equal.failing}, what="deviations are explained")
-    said = "; ".join(sorted({why[key] for key in equal.failing if key in why}))
-    a.check("settings-equal", explanations.also(equal.measured) if equal.failing else equal, remark=said)
+    explanations = Count({key: key in why for key in differing}, what="deviations are explained")
+    said = "; ".join(sorted({why[key] for key in differing if key in why}))
+    a.check("settings-equal", explanations.also(equal.measured) if differing else equal, remark=said)
 
 
 def setting(job: JobRows, parameter: str) -> float:

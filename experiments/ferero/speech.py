@@ -224,8 +224,7 @@ def judge_published(a: Artifact, tuned: Mapping[str, Tuned]) -> None:
     wer, cer = ({n: 100.0 * t.column(f"test_{c}") for n, t in runs.items()} for c in ("wer_en", "cer_zh"))
     rate = {name: float(finite_mean((wer[name] + cer[name]) / 2)) for name in runs}
     order = Ordered(rate, falling=True, of="average error rate", unit=" %", digits=".1f", partial=True)
-    pairs = (f"{two} below {one}" for one, two in pairwise(runs))
-    wrong = [pair for pair, good in zip(pairs, order.steps, strict=True) if not good]
+    wrong = [f"{two} below {one}" for one, two in pairwise(runs) if two in order.failing]
     a.claim("error-rates", order, reason=f"Not in order: {', '.join(wrong)}.")
     gap, of_ls = (abs(float(finite_mean(wer[name] - cer[name]))) for name in ("FERERO-FT", "LS-FT"))
     of = "FERERO-FT's |English - Mandarin| of the means over seeds"

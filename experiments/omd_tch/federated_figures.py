@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from matplotlib import ticker
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Count
-from mobench.artifacts.panels import boxes, dress, legend_below, mean_point
+from mobench.artifacts.panels import dress, legend_below
 
 from .federated import (
     ACCURACY,
@@ -39,6 +39,39 @@ from .statements import cells, fairer_in_rotation, judge, of_curves, of_means, r
 
 LABELS = {ACCURACY: "average accuracy (%)", PARITY: "accuracy parity (pp)"}
 LOOKS = {column: st.look(job) for column, (job, _) in COLUMNS.items()}
+
+
+def boxes(
+    ax: Any, values: Mapping[str, np.ndarray], looks: Mapping[str, st.Look], names: bool = True
+) -> None:
+    """Draws the seeds of each name from left to right, names at the left: points, a bar at their median.
+
+    From five seeds on a box of the quartiles is behind them: of fewer it would say more than they do.
+
+    Args:
+        ax: the panel.
+        values: the seeds' values by name, from top to bottom.
+        looks: of the names.
+        names: whether they are written.
+    """
+    for i, (name, seeds) in enumerate(values.items()):
+        look = looks[name]
+        if len(seeds) >= st.FEWEST:
+            low, high = np.quantile(seeds, [0.25, 0.75])
+            ax.barh(i, high - low, 0.6, low, color=look.colour, alpha=0.3, lw=0)
+        ax.plot([np.median(seeds)] * 2, [i - 0.42, i + 0.42], color=look.colour, lw=1.6)
+        points = {"ls": "none", "ms": 3.4, "mec": "white", "mew": 0.3}
+        ax.plot(seeds, np.full(len(seeds), i), look.marker, color=look.colour, **points)
+    ax.set_yticks(range(len(values)), list(values) if names else [""] * len(values))
+    ax.set_ylim(len(values) - 0.4, -0.6)
+    ax.grid(axis="y", lw=0.3, color="#DDDDDD")
+    ax.set_axisbelow(True)
+
+
+def mean_point(ax: Any, x: np.ndarray, y: np.ndarray, label: str | None = None, **kw: Any) -> None:
+    """Draws the mean over seeds of two measures, with a standard deviation along both axes."""
+    style = {"fmt": "o", "ms": 6, "lw": 0.8, "capsize": 2} | kw
+    ax.errorbar(x.mean(), y.mean(), xerr=x.std(), yerr=y.std(), label=label, **style)
 
 
 def draw_curves(ax: Any, s: Scenario, name: str, seed: int | None, label: str) -> None:

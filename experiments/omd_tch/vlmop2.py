@@ -14,7 +14,6 @@ from mobench.artifacts import style as st
 from mobench.artifacts.checks import AllOf, AtLeast, AtMost, Below, Check, Equal
 from mobench.artifacts.panels import dress
 from mobench.artifacts.statistics import Mean
-from mobench.artifacts.vlmop2 import front
 from mobench.core.output import conversion_weights
 from mobench.core.preferences import angle_deg
 from mobench.metrics import front_distance
@@ -169,7 +168,7 @@ def draw_solutions(
     """
     weights = job.weights[:: job.final["seed"].nunique()]
     st.objective_axes(ax, -0.05, 1.05)
-    st.draw_front(ax, front())
+    st.draw_front(ax, VLMOP2().front(2001).numpy())
     for w in weights:
         st.draw_ray(ax, 1 / w, lw=0.6)
     colours = [st.preference(float(np.degrees(np.arctan2(1 / w[1], 1 / w[0])))) for w in weights]

@@ -7,7 +7,7 @@ What the packages in `experiments/` draw with: `artifact` (a drawing function an
 jobs), `checks` and `claims` (what is judged, and its texts), `statistics`, `published` (printed numbers),
 `panels`, `radar` and `style` (pictures).
 
-May import: config, jobs, problems, system, errors.
+May import: config, jobs, system, errors.
 """
 
 from mobench.artifacts.artifact import Artifact, artifact, registered

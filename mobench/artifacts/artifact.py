@@ -18,7 +18,6 @@ from __future__ import annotations
 import importlib
 import io
 import pkgutil
-import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,7 +38,6 @@ from mobench.system import paths
 
 Draw = Callable[["Artifact"], None]
 DPI = 200  # of the PNG
-STAND_IN = re.compile(r" \(stand-in for [^)]*\)")  # in the label of data
 _registry: dict[str, Draw] = {}
 
 
@@ -98,25 +96,10 @@ class Artifact:
     only: Sequence[str] | None = None  # patterns of the jobs to be run, where others are left out
     refused: Mapping[str, str] = field(default_factory=dict)  # of a board: pairs that do not fit, and why
     paper: PaperConfig = field(default_factory=PaperConfig)
-    # the figure's data sets and the labels of their data, in the order of its panels
-    data_names: dict[str, str] = field(default_factory=dict)
     references: dict[str, list[str]] = field(
         default_factory=dict
-    )  # claims of other artifacts that this one shows, too
+    )  # claims of other artifacts, shown here too
     apart: bool = False  # drawn with other settings: judged by itself, and not counted
-
-    def __post_init__(self) -> None:
-        if (rounded := self._rounded(self.jobs)) is not None:
-            self.note(rounded)
-
-    @staticmethod
-    def _rounded(jobs: Mapping[str, JobRows]) -> str | None:
-        """Names the jobs with products of another precision than fp32; None if there are none."""
-        others = [f"{name}: {job.precision}" for name, job in jobs.items() if job.precision != "fp32"]
-        if not others:
-            return None
-        rest = "" if len(others) == len(jobs) else "; all others in fp32: rows of two precisions are compared"
-        return f"Products of networks are of lower precision ({', '.join(others)}{rest})."
 
     @property
     def name(self) -> str:
@@ -184,7 +167,7 @@ class Artifact:
         used = self._used(text.rests_on)
         lost = self._lost(text, used)
         limits = [] if text.is_check else self._limits(text, used, interval)
-        cannot = (self._cannot_check(text) if text.is_check else self._cannot_judge(text, used)) or ""
+        cannot = self._cannot(text, used)
         leans = {True: "holds", False: "fails", "partial": "partly", None: ""}[check.holds]
         decision = (decide_apart if self.apart else decide)(
             Evidence(
@@ -198,11 +181,9 @@ class Artifact:
                 exact=text.exact,
             )
         )
-        before = [self._with_other_settings(), *limits] if self.apart else list(limits)
+        before = [self._other_settings, *limits] if self.apart else list(limits)
         if lost and not text.is_check and not decision.reason.startswith(lost):
             before.insert(0, f"{lost}; the others are measured.")
-        if not text.is_check and (rounded := self._rounded(used)) is not None:
-            before.append(rounded)
         reasons = [*before, decision.reason]
         if decision.causes:
             causes = () if check.holds is True else (reason, text.cause(check.holds))
@@ -240,7 +221,7 @@ class Artifact:
     def _limits(self, text: Text, used: Mapping[str, JobRows], interval: str) -> list[str]:
         """Says what makes a claim partial at best."""
         limits = []
-        if few := None if text.any_scale else self._few(used, text.seeds):
+        if few := "" if text.any_scale else self._few(used, text.seeds):
             limits.append(f"{few}{': ' if interval else ''}{interval}.")
         elif self.changed and self._only_seeds and not text.any_scale and not self.apart:
             limits.append(f"Run with other seeds than the artifact's ({overrides.as_typed(self.changed)}).")
@@ -248,24 +229,16 @@ class Artifact:
             limits.append(f"On a part of the paper's data ({part}).")
         return limits
 
-    def _cannot_judge(self, text: Text, used: Mapping[str, JobRows]) -> str | None:
-        """Why these runs cannot judge a statement of the paper, and what would; None if they can."""
+    def _cannot(self, text: Text, used: Mapping[str, JobRows]) -> str:
+        """Says why these runs cannot judge it, and what would; empty if they can."""
+        if text.is_check and text.scope != "paper":
+            used = {}  # other data decide a check of ours
         as_it_is = text.any_scale and (self.apart or not self.changed)
-        if not as_it_is and (why := self._undecidable(used)) is not None:
+        if not as_it_is and (why := self._undecidable(used)):
             return why
         if text.scope == "paper" and self.scale != "paper":
             return f"{text.elsewhere or 'Asked at the scale of the paper.'} Decided by: {self._at('paper')}."
-        return None
-
-    def _cannot_check(self, text: Text) -> str | None:
-        """The same of a check of ours: other data and smaller scales decide it unless its scope forbids."""
-        if text.scope == "paper" and not self.on_papers_data(text.rests_on):
-            why = self._undecidable(self._used(text.rests_on))
-            return (
-                why
-                or f"{text.elsewhere or 'Asked at the scale of the paper.'} Decided by: {self._at('paper')}."
-            )
-        return self._other_settings() if text.any_scale or self.scale != "smoke" else self._undecidable({})
+        return ""
 
     def _add(self, claim: Claim) -> None:
         if claim.id in {c.id for c in self.claims}:
@@ -298,12 +271,12 @@ class Artifact:
         """Says whether these jobs ran at the paper's scale on the paper's data or on a part of those."""
         return self.scale == "paper" and not self.stand_ins(rests_on)
 
-    def _undecidable(self, used: Mapping[str, JobRows]) -> str | None:
-        """Why these jobs cannot judge a statement of the paper, and what would; None if they can."""
+    def _undecidable(self, used: Mapping[str, JobRows]) -> str:
+        """Says why these jobs cannot judge a statement of the paper, and what would; empty if they can."""
         if self.scale == "smoke":
             return f"Smoke scale, mostly of a few steps, is not judged. Decided by: {self._at('laptop')}."
-        if why := self._other_settings():
-            return why
+        if self.changed and not self._only_seeds and not self.apart:
+            return f"{self._other_settings} Decided by: {self.decides}."
         if stand_ins := self.stand_ins(used):
             papers = " and ".join(self.paper.data) or "other data"
             used_data = "; ".join(stand_ins)
@@ -311,14 +284,10 @@ class Artifact:
         if self.scale != "paper" and any(job.data is not None for job in used.values()):
             fewer = f"The paper's data at {self.scale} scale: fewer steps or smaller networks."
             return f"{fewer} Decided by: {self.decides}."
-        return None
+        return ""
 
-    def _other_settings(self) -> str | None:
-        if not self.changed or self._only_seeds or self.apart:
-            return None
-        return f"{self._with_other_settings()} Decided by: {self.decides}."
-
-    def _with_other_settings(self) -> str:
+    @property
+    def _other_settings(self) -> str:
         return f"Run with other settings than the artifact's ({overrides.as_typed(self.changed)})."
 
     def _at(self, scale: str) -> str:
@@ -329,24 +298,22 @@ class Artifact:
         """True if the only settings that differ are the seeds, at the paper's scale."""
         return self.scale == "paper" and all(o.lstrip("+").startswith("seeds=") for o in self.changed)
 
-    def _few(self, used: Mapping[str, JobRows], seeds: int | None) -> str | None:
-        """The number of the paper's seeds that ran, if fewer; None if all did."""
+    def _few(self, used: Mapping[str, JobRows], seeds: int | None) -> str:
+        """Says how many of the paper's seeds ran, if fewer than all; empty if all did."""
         counts: dict[str, tuple[int, int]] = {}
         for name, job in used.items():
-            planned = (
-                self.paper.seeds.get(name) if isinstance(self.paper.seeds, Mapping) else self.paper.seeds
-            )
+            of_paper = self.paper.seeds
+            planned = of_paper.get(name) if isinstance(of_paper, Mapping) else of_paper
             planned = planned if seeds is None else seeds
             if planned is not None:
                 counts[name] = (len(job.config["seeds"]), planned)
-        few = {name: count for name, count in counts.items() if count[0] < count[1]}
+        few = [count for count in counts.values() if count[0] < count[1]]
         if not few:
-            return None
-        fewest = min(few.values())
-        words = f"{fewest[0]} of the paper's {fewest[1]} seeds"
+            return ""
+        words = f"{min(few)[0]} of the paper's {min(few)[1]} seeds"
         if len(set(counts.values())) == 1:
             return words
-        return f"{words} in {listed(name for name, count in counts.items() if count == fewest)}"
+        return f"{words} in {listed(name for name, count in counts.items() if count == min(few))}"
 
     @property
     def badge(self) -> str:
@@ -362,13 +329,6 @@ class Artifact:
         other = " (not the paper's)" if self.stand_ins() and self.paper.data else ""
         if not other and self._parts(self.jobs):
             other = " (a part of the paper's)"
-        if self.data_names:
-            names = {name: STAND_IN.sub("", label) for name, label in self.data_names.items()}
-            ends = {label.rpartition(", ")[1:] for label in names.values()}
-            end = "".join(ends.pop()) if len(names) > 1 and len(ends) == 1 else ""
-            end = end if end.startswith(", ") else ""
-            shared = kind.removesuffix(": ") + end
-            return f"Data{other}, {shared}. {_by_panel(names, kind, end)}. {scale[0].upper()}{scale[1:]}."
         return f"Data{other}: {'; '.join(labels)}. {scale[0].upper()}{scale[1:]}."
 
     def figure(self, figure: Any) -> None:
@@ -420,21 +380,3 @@ class Artifact:
     def note(self, text: str) -> None:
         """Takes a deviation or decision that a reader must know; shown with the artifact."""
         self.notes.append(text)
-
-
-def _by_panel(labels: Mapping[str, str], kind: str, end: str) -> str:
-    """Returns "name: data" for each of a figure's data sets.
-
-    The common beginning and end of the labels are left out, and the data of an earlier panel are called by
-    its name where that is shorter.
-    """
-    parts: list[str] = []
-    known: dict[str, str] = {}
-    for name, label in labels.items():
-        words = label.removeprefix(kind).removesuffix(end)
-        known[words] = name
-        for earlier, panel in known.items():
-            if panel != name and len(panel) + 2 < len(earlier):
-                words = re.sub(rf"(?<![\w-]){re.escape(earlier)}(?![\w-])", f"{panel}'s", words)
-        parts.append(f"{name}: {words}")
-    return "; ".join(parts)

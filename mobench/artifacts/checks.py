@@ -1,7 +1,7 @@
 """Checks compare measured values with their tolerance, and write both in words.
 
-A check is data: values, the bounds or the target that they are compared with, and how (`over`). One renderer
-writes the outcome, the measured values and the tolerance, so that text and code cannot drift:
+A check is data: values, and the bounds or the target that they are compared with. One renderer writes the
+outcome, the measured values and the tolerance, so that text and code cannot drift:
 
     >>> check = AtMost(0.013, 0.02, of="|x - x*|")
     >>> check.holds, check.measured, check.tolerance
@@ -21,15 +21,16 @@ Short constructors make the data:
 | several                                | `AllOf`, `Graded` (partial where a weaker one holds)       |
 | not measured well enough               | `check.provided(enough, "why not")`                        |
 
-A number is a float, a `Mean` over seeds (compared by its mean, written with its interval), or a mapping from
-names to them: then every one must hold, and with `partial=True` some make it partial. A NaN never holds, and
-neither does a check of nothing. `of` names what is measured, `unit` follows each number (with its own space,
-" %"), `digits` is its format.
+A number is a float, a `Mean` over seeds (compared by its mean, written with its interval), a `Proportion` of
+runs, or a mapping from names to them: then every one must hold, and with `partial=True` some make it partial.
+A NaN never holds, and neither does a check of nothing. `of` names what is measured, `unit` follows each
+number (with its own space, " %"), `digits` is its format.
 """
 
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,12 +38,11 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from mobench.artifacts.statistics import Mean, percent, wilson
+from mobench.artifacts.statistics import Mean, Proportion, percent
 
 Holds = bool | Literal["partial"] | None  # None: these rows cannot decide it
-Number = float | Mean
+Number = float | Mean | Proportion
 Numbers = Number | Mapping[Any, Number]
-Over = Literal["each", "interval", "share", "count", "order", "smallest", "largest", "equal"]
 MOST_SHOWN = 8  # names in a list
 MOST_SEEDS = 100_000  # a number of seeds beyond which none decides
 ALONE = ""  # name of the one value of a check without names
@@ -221,11 +221,6 @@ class Check:
         return replace(self, limited=self.limited or limited)
 
 
-def _half(number: Number) -> float | None:
-    """Returns half of the interval of a mean over seeds; None of a number without seeds."""
-    return float(number.half) if isinstance(number, Mean) else None
-
-
 def _seeds_needed(numbers: Iterable[Number], half: float, distance: float) -> str:
     """Says how many seeds would decide if mean and deviation stayed: half is t_(n-1) s n^(-1/2)."""
     from scipy import stats  # takes a moment, and few checks need it
@@ -244,416 +239,210 @@ def _seeds_needed(numbers: Iterable[Number], half: float, distance: float) -> st
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison(Check):
-    """Values compared with bounds, a target or each other.
+    """Numbers compared with bounds or with a target.
 
     Args:
-        values: measured values, by name (`ALONE` for one value): numbers; truth values of runs for a share;
-            one truth value each for a count; anything for "equal".
-        over: what is compared: "each" value; the 95 % "interval" of each mean over seeds; the "share" of
-            truth values of each name; their "count"; the "order" of neighbours, whose rise (`low` = 0) or
-            fall (`high` = 0) counts; whether the `target` is the name of the "smallest" or "largest"; whether
-            values are "equal" to those of the target.
+        values: measured numbers, by name (`ALONE` for one number).
         low: the bound from below, one or by name; None: there is none.
         high: the bound from above, likewise.
         strict: the bounds themselves do not hold.
-        target: the required value, one or by name.
-        by: the margin: how far from its target a value may be, how much farther than its bound a mean must
-            be, by how much neighbours may miss their order.
-        agree: where there are too few seeds for an interval, all of them must lie on the required side;
-            otherwise they never hold.
-        of: what is measured; of truth values, the condition.
-        what: what is counted.
+        target: the required number, one or by name.
+        by: how far from its target a number may be, or by how much it must pass its bound.
+        surely: the 95 % interval of each mean over seeds must lie beyond the bound, not the mean alone. Where
+            it does, but the mean passes the bound by less than `by`, the check is partial.
+        agree: where there are too few seeds for an interval, all of them must lie beyond the bound; otherwise
+            they never hold.
+        of: what is measured.
         than: what the bound or the target is ("the best baseline"); then the bound counts as measured, too.
-        unit, digits: of each number; for shares, digits is their number.
-        total: how many there are, of a count of which some were not run.
+        unit, digits: of each number.
         partial: some of the names make it partial.
     """
 
-    values: Mapping[Any, Any]
-    over: Over = "each"
+    values: Mapping[Any, Number]
     low: Numbers | None = None
     high: Numbers | None = None
     strict: bool = False
-    target: Any = None
+    target: Numbers | None = None
     by: float = 0.0
+    surely: bool = False
     agree: bool = False
     of: str = ""
-    what: str = ""
     than: str = ""
     unit: str = ""
-    digits: Any = ".4g"
-    total: int | None = None
+    digits: str = ".4g"
     partial: bool = False
-
-    # numbers, and which of them hold
 
     @property
     def numbers(self) -> dict[Any, float]:
-        """The numbers that are compared, by name: shares, or the values themselves; NaN of no run."""
-        if self.over == "share":
-            return {n: float(np.mean(x)) if len(x) else math.nan for n, x in self.values.items()}
+        """The numbers that are compared, by name."""
         return {name: float(value) for name, value in self.values.items()}
 
     @property
-    def number(self) -> int:
-        """Number of values of a count that hold."""
-        return sum(bool(x) for x in self.values.values())
-
-    @property
     def failing(self) -> list[Any]:
-        """Names of those that do not hold (of a count with a highest number: that do)."""
-        if self.over == "equal":
-            names = dict.fromkeys((*self.target, *self.values))
-            missing = object()
-            return [n for n in names if self.values.get(n, missing) != self.target.get(n, missing)]
-        if self.over == "count":
-            return [name for name, x in self.values.items() if bool(x) == (self.high is not None)]
-        return [name for name, number in self.numbers.items() if not self._fits(name, number)]
+        """Names of those that do not hold."""
+        return [name for name in self.values if not self._fits(name)]
 
-    def _bound(self, bound: Any, name: Any) -> Any:
-        return bound[name] if isinstance(bound, Mapping) else bound
+    def _bounds(self, name: Any) -> list[Number]:
+        """Returns the bounds, or the target, of one number."""
+        given = (self.low, self.high, self.target)
+        return [x[name] if isinstance(x, Mapping) else x for x in given if x is not None]
 
-    def _fits(self, name: Any, number: float) -> bool:
-        """Returns whether one number holds; a NaN does not."""
-        if self.over == "interval":
-            return self._surely(self.values[name])
+    def _ends(self, name: Any) -> tuple[float, float]:
+        """Returns the ends of the tolerance of one number; infinite where there is none."""
+        bounds = [float(x) for x in self._bounds(name)]
         if self.target is not None:
-            return bool(abs(number - float(self._bound(self.target, name))) <= self.by)
-        if self.low is not None:
-            low = float(self._bound(self.low, name))
-            if not (number > low if self.strict else number >= low):
-                return False
-        if self.high is not None:
-            high = float(self._bound(self.high, name))
-            return bool(number < high if self.strict else number <= high)
-        return not math.isnan(number)
+            return bounds[0] - self.by, bounds[0] + self.by
+        low = -math.inf if self.low is None else bounds[0] + self.by
+        high = math.inf if self.high is None else bounds[-1] - self.by
+        return low, high
 
-    @property
-    def _side(self) -> tuple[int, float]:
-        """The side on which an interval must lie, 1 or -1, and the bound."""
-        return (1, float(self.low)) if self.low is not None else (-1, float(self.high))  # type: ignore[arg-type]
+    def _fits(self, name: Any) -> bool:
+        """Returns whether one number holds; a NaN does not."""
+        number = float(self.values[name])
+        if self.target is not None:
+            return abs(number - float(self._bounds(name)[0])) <= self.by
+        low, high = self._ends(name)
+        above = self.low is None or (number > low if self.strict else number >= low)
+        below = self.high is None or (number < high if self.strict else number <= high)
+        return above and below and (not self.surely or self._beyond(name))
 
-    def _surely(self, mean: Mean) -> bool:
-        sign, bound = self._side
-        distance = sign * (mean.mean - bound)
-        if np.isfinite(mean.half):
-            return bool(distance > mean.half and distance > self.by)
-        if not self.agree or not len(mean.values):
-            return False
-        return bool((sign * (mean.values - bound) > 0).all() and distance > self.by)
-
-    def _weaker(self, mean: Mean) -> bool:
-        """Says whether the interval lies on the required side, but by no more than the margin."""
-        sign, bound = self._side
-        return bool(self.by > 0 and sign * (mean.mean - bound) > mean.half)
-
-    # why they do not hold
-
-    def _failure(self) -> Failure:
-        match self.over:
-            case "equal":
-                return Failure("excluded", f"Not equal: {listed(self.failing)}.")
-            case "count":
-                return Failure("alone")
-            case "share":
-                return _weightiest(self._failed_share(name) for name in self.failing)
-            case "interval":
-                return _weightiest(self._failed_interval(name) for name in self.failing)
-            case "order":
-                names = list(self.values)
-                pairs = zip(names, names[1:], self.steps, strict=False)
-                falling = self.low is None  # the first of two is to be the larger one
-                return _weightiest(
-                    self._failed_pair(*((a, b) if falling else (b, a)), self.by)
-                    for a, b, ok in pairs
-                    if not ok
-                )
-            case "smallest" | "largest":
-                others = [name for name in self.values if name != self.target]
-                return _weightiest(
-                    self._failed_pair(*((o, self.target) if self.over == "smallest" else (self.target, o)))
-                    for o in others
-                    if not self._fits_pair(o)
-                )
-        return _weightiest(self._failed_number(name) for name in self.failing)
-
-    def _fits_pair(self, other: Any) -> bool:
-        sign = 1 if self.over == "smallest" else -1
-        return sign * (self.numbers[other] - self.numbers[self.target]) > 0
-
-    def _description(self, *names: Any) -> str:
-        words = " and ".join(str(name) for name in names if name != ALONE)
-        return f"{self.of}, {words}".strip(", ") or "it"
-
-    def _missing(self, name: Any) -> Failure:
-        return Failure("unmeasured", f"Not measured: {self._description(name)}.")
-
-    def _failed_number(self, name: Any) -> Failure:
-        """Compares the interval of one number with its tolerance; a bound that is a mean has its own, too."""
-        value = self.values[name]
-        bounds = [self._bound(x, name) for x in (self.low, self.high, self.target) if x is not None]
-        if not all(math.isfinite(float(x)) for x in (value, *bounds)):
-            return self._missing(name)
-        halves = [half for half in map(_half, (value, *bounds)) if half is not None]
-        if not halves:
-            return Failure("alone")
-        half = math.hypot(*halves)
-        if not math.isfinite(half):
-            return Failure("alone")
-        ends = {key: float(x) for key, x in self._ends(name, 1).items()}
-        beyond = max(ends.get("low", -math.inf) - float(value), float(value) - ends.get("high", math.inf))
-        more = _seeds_needed((value, *bounds), half, beyond)
-        return self._by_interval(name, float(value), half, beyond > half, more)
-
-    def _by_interval(self, name: Any, value: float, half: float, outside: bool, more: str) -> Failure:
-        interval = f"{value - half:.4g} to {value + half:.4g}{self.unit}"
-        subject = f"The 95 % interval ({self._description(name)}), {interval},"
-        if outside:
-            return Failure("excluded", f"{subject} has no value that is claimed.")
-        return Failure("held", f"{subject} holds values that are claimed: it does not tell.{more}")
-
-    def _failed_interval(self, name: Any) -> Failure:
+    def _beyond(self, name: Any) -> bool:
+        """Returns whether the interval of a mean, or with `agree` each seed, lies beyond the bound."""
         mean = self.values[name]
-        if not math.isfinite(mean.mean):
-            return self._missing(name)
-        if not np.isfinite(mean.half):
-            return Failure("alone")
-        sign, bound = self._side
-        # below the margin is as good as below the bound: a difference that counts is excluded
-        ahead = sign * (mean.mean - bound)
-        more = _seeds_needed((mean,), mean.half, ahead if ahead > self.by else self.by - ahead)
-        return self._by_interval(name, mean.mean, mean.half, self.by - ahead > mean.half, more)
+        assert isinstance(mean, Mean)
+        sign = 1 if self.high is None else -1
+        bound = float(self._bounds(name)[0])
+        if math.isfinite(mean.half):
+            return sign * (mean.mean - bound) > mean.half
+        return self.agree and len(mean.values) > 0 and bool((sign * (mean.values - bound) > 0).all())
 
-    def _failed_share(self, name: Any) -> Failure:
-        holding = np.asarray(self.values[name], dtype=bool)
-        if not holding.size:
-            return self._missing(name)
-        low, high = wilson(int(holding.sum()), holding.size)
-        outside = high < float(self.low) if self.high is None else low > float(self.high)  # type: ignore[arg-type]
-        ends = f"{percent(low, 1)} to {percent(high, 1)}"
-        subject = f"Wilson's 95 % interval of the share ({self._description(name)}), {ends},"
-        if outside:
-            return Failure("excluded", f"{subject} has no value that is claimed.")
-        return Failure("held", f"{subject} holds values that are claimed: it does not tell.")
-
-    def _failed_pair(self, larger: Any, smaller: Any, slack: float = 0.0) -> Failure:
-        """Compares two numbers of which the first is to be larger, up to the slack."""
-        one, other = self.values[larger], self.values[smaller]
-        difference = float(one) - float(other)
-        if not math.isfinite(difference):
-            return self._missing(larger if not math.isfinite(float(one)) else smaller)
-        halves = [half for half in map(_half, (one, other)) if half is not None]
-        if not halves or not all(math.isfinite(half) for half in halves):
-            return Failure("alone")
-        half = math.hypot(*halves)
-        beyond = -slack - difference
-        more = _seeds_needed((one, other), half, beyond)
-        return self._by_interval(f"{larger} less {smaller}", difference, half, beyond > half, more)
+    def _nearly(self, name: Any) -> bool:
+        """Returns whether the interval lies beyond the bound, the margin set aside."""
+        return math.isfinite(self._half(name)) and self._beyond(name)
 
     def _unmeasured(self) -> bool:
         """Returns whether seeds had to agree, and some have no value."""
-        means = self.values.values()
+        means = [value for value in self.values.values() if isinstance(value, Mean)]
         return self.agree and any(not np.isfinite(m.values).all() or not len(m.values) for m in means)
 
-    @property
-    def steps(self) -> list[bool]:
-        """Says of each number after the first whether it is in the required order with the one before."""
-        numbers = np.array(list(self.numbers.values()))
-        rise = np.diff(numbers if self.low is not None else -numbers)
-        if self.by:
-            return [bool(r >= -self.by) for r in rise]
-        return [bool(r > 0 if self.strict else r >= 0) for r in rise]
-
-    def _first(self) -> bool:
-        sign = 1 if self.over == "smallest" else -1
-        target = sign * self.numbers[self.target]
-        others = [sign * x for name, x in self.numbers.items() if name != self.target]
-        return bool(others) and not math.isnan(target) and all(target < other for other in others)
-
-    @property
-    def _of_all(self) -> int:
-        """Number of names that a count, or a comparison for equality, goes over."""
-        if self.over == "equal":
-            return len(set(self.target) | set(self.values))
-        return len(self.values) if self.total is None else self.total
-
     def _holds(self) -> Holds:
-        match self.over:
-            case "order":
-                return graded(self.steps, self.partial)
-            case "smallest" | "largest":
-                return self._first()
-            case "equal":
-                total = self._of_all
-                held = total - len(self.failing)
-                return held == total > 0 or ("partial" if self.partial and held else False)
-            case "count":
-                if self.high is not None:
-                    return self.number <= float(self.high)  # type: ignore[arg-type]
-                least = max(1, self._of_all) if self.low is None else float(self.low)  # type: ignore[arg-type]
-                return self.number >= least or ("partial" if self.partial and self.number else False)
-            case "interval" if self._unmeasured():
-                return None
-        failing = set(self.failing)
-        if failing and self.over == "interval" and all(self._weaker(self.values[n]) for n in failing):
+        if self._unmeasured():
+            return None
+        failing = self.failing
+        if failing and self.surely and self.by and all(self._nearly(name) for name in failing):
             return "partial"
         return graded((name not in failing for name in self.values), self.partial)
 
     def _why(self) -> str:
-        open_ = self.over == "interval" and self._unmeasured()
-        return "Not measured in every run; more seeds decide." if open_ else ""
+        return "Not measured in every run; more seeds decide." if self._unmeasured() else ""
 
-    # the measured values
+    # why they do not hold
+
+    def _failure(self) -> Failure:
+        return _weightiest(self._failed(name) for name in self.failing)
+
+    def _half(self, name: Any) -> float:
+        """Returns half of the interval of a number, with that of its bound; NaN if there is none."""
+        halves = [x.half for x in (self.values[name], *self._bounds(name)) if isinstance(x, Mean)]
+        return math.hypot(*halves) if halves else math.nan
+
+    def _failed(self, name: Any) -> Failure:
+        """Compares the interval of one number with its tolerance."""
+        value = self.values[name]
+        number = float(value)
+        bounds = self._bounds(name)
+        words = f"{self.of}, {name}".strip(", ") or "measured value"
+        if not all(math.isfinite(float(x)) for x in (value, *bounds)):
+            return Failure("unmeasured", f"Not measured: {words}.")
+        half = self._half(name)
+        ends = value.ends if isinstance(value, Proportion) else (number - half, number + half)
+        if not math.isfinite(ends[0]):
+            return Failure("alone")
+        low, high = self._ends(name)
+        first, last = (percent(x, 1) if isinstance(value, Proportion) else f"{x:.4g}" for x in ends)
+        interval = f"{words[0].upper()}{words[1:]}: the 95 % interval, {first} to {last}{self.unit},"
+        if ends[1] < low or ends[0] > high:
+            return Failure("excluded", f"{interval} has no value that is claimed.")
+        distance = max(low - number, number - high)
+        distance = distance if distance >= 0 else self.by - distance  # beyond the bound, but not surely
+        more = "" if isinstance(value, Proportion) else _seeds_needed((value, *bounds), half, distance)
+        return Failure("held", f"{interval} holds values that are claimed, so it does not tell.{more}")
+
+    # the measured values and the tolerance
 
     @property
-    def _alone(self) -> bool:
-        return list(self.values) == [ALONE]
-
-    def _write(self, number: Number) -> str:
-        if isinstance(number, Mean):
-            return number.words(self.digits, self.unit)
-        return f"{number:{self.digits}}{'' if math.isnan(number) else self.unit}"
-
-    def _compared_with(self, name: Any) -> str:
-        """Returns what follows a number: its target, or the bound of this name."""
-        if self.over != "each":
-            return ""
-        if self.target is not None:
-            return f" ({self.than} {self._write(self._bound(self.target, name))})"
-        bound = self.low if self.high is None else self.high
-        if not isinstance(bound, Mapping):
-            return ""
-        words = self._write(bound[name])
-        return f" ({label_value(self.than, words) if self.than else f'{self._sign} {words}'})"
+    def _bound(self) -> Any:
+        return self.low if self.high is None else self.high
 
     @property
     def _sign(self) -> str:
         return ("<" if self.low is None else ">") + ("" if self.strict else "=")
 
+    def _write(self, number: Number) -> str:
+        if isinstance(number, Mean | Proportion):
+            return number.words(self.digits, self.unit)
+        return f"{number:{self.digits}}{'' if math.isnan(number) else self.unit}"
+
+    def _compared_with(self, name: Any) -> str:
+        """Returns what follows a number: its target, or the bound of this name."""
+        if self.target is not None:
+            return f" ({self.than} {self._write(self._bounds(name)[0])})"
+        if not isinstance(self._bound, Mapping):
+            return ""
+        words = self._write(self._bound[name])
+        return f" ({label_value(self.than, words) if self.than else f'{self._sign} {words}'})"
+
     def _measured(self) -> str:
-        if self.over in ("share", "count", "equal"):
-            return {"share": self._shares, "count": self._counted, "equal": self._equals}[self.over]()
-        written = {name: self._write(v) + self._compared_with(name) for name, v in self.values.items()}
+        written = {
+            name: self._write(value) + self._compared_with(name) for name, value in self.values.items()
+        }
         words = ", ".join(label_value(name, text) for name, text in written.items())
         if self.of:
-            colon = not self._alone or self.over == "interval" or "=" in self.of
+            colon = list(self.values) != [ALONE] or self.surely or "=" in self.of
             words = f"{self.of}{':' if colon else ' ='} {words}"
-        bound = self.low if self.high is None else self.high
-        if self.target is None and self.than and not isinstance(bound, Mapping):
-            return f"{words}; {label_value(self.than, self._write(bound))}"  # type: ignore[arg-type]
+        if self.than and self.target is None and not isinstance(self._bound, Mapping):
+            return f"{words}; {label_value(self.than, self._write(self._bound))}"
         return words
 
-    def _in(self) -> str:
-        return f"{self.of} in " if self.of else ""
-
-    def _shares(self) -> str:
-        shares = self.numbers
-        if self._alone:
-            of = len(self.values[ALONE])
-            return f"{self._in()}{percent(shares[ALONE], self.digits)} of {of} {self.what}"
-        if len(shares) > MOST_SHOWN:
-            worst = (min if self.high is None else max)(shares, key=lambda name: shares[name])
-            edge = "at least" if self.high is None else "at most"
-            share = percent(shares[worst], self.digits)
-            return f"{self._in()}{edge} {share} of the {self.what} ({worst}; {len(shares)} in all)"
-        each = {n: f"{percent(s, self.digits)} of {len(self.values[n])}" for n, s in shares.items()}
-        words = ", ".join(label_value(name, number) for name, number in each.items())
-        return f"share of the {self.what} ({self.of}): {words}" if self.of else f"{self.what}: {words}"
-
-    def _counted(self) -> str:
-        words = f"{self._in()}{self.number} of {len(self.values)} {self.what}".strip()
-        if not self.failing:
-            return words
-        return f"{words}; {'these' if self.high is not None else 'not'}: {listed(self.failing)}"
-
-    def _equals(self) -> str:
-        words = f"{self._of_all - len(self.failing)} of {self._of_all} {self.what}".strip() + " equal"
-        differing = (
-            f"{n}: {self.values.get(n, 'missing')} ({self.target.get(n, 'missing')})" for n in self.failing
-        )
-        return words + (f"; not: {listed(differing)}" if self.failing else "")
-
-    # the tolerance
-
     def _tolerance(self) -> str:
-        words, some = self._requirement()
-        each = ""
-        if self.over in ("each", "interval", "share"):
-            if self._alone or len(self.values) < 2:
-                return words
-            each = ", each"
-        return f"{words}{each}{f' (partial: {some})' if self.partial else ''}"
+        each = f", each{' (partial: some)' if self.partial else ''}" if len(self.values) > 1 else ""
+        return self._requirement() + each
 
-    def _requirement(self) -> tuple[str, str]:
-        """Returns the requirement, and which part of it is enough for "partial"."""
-        end = self.low if self.high is None else self.high
+    def _requirement(self) -> str:
         margin = f"{self.by:g}{self.unit}"
-        match self.over:
-            case "each" if self.target is not None:
-                return f"|{self.of or 'measured'} - {self.than}| <= {margin}", "some"
-            case "each" if self.low is not None and self.high is not None:
-                return f"{self.of} in [{self.low:g}, {self.high:g}]{self.unit}".strip(), "some"
-            case "each":
-                bound = "its own bound" if isinstance(end, Mapping) else f"{float(end):g}{self.unit}"  # type: ignore[arg-type]
-                return f"{self.of} {self._sign} {self.than or bound}".strip(), "some"
-            case "interval":
-                few = " (or all seeds, where they are too few for one)" if self.agree else ""
-                side = "above" if self.high is None else "below"
-                farther = f" and by more than {margin}" if self.by else ""
-                return f"95 % interval over seeds{few} {side} {end:g}{self.unit}{farther}", "some"
-            case "share":
-                edge = f"at {'least' if self.high is None else 'most'} {percent(float(end))}"  # type: ignore[arg-type]
-                if self.low == 1.0:
-                    edge = "all"
-                return f"{self._in()}{edge} of the {self.what}", "some"
-            case "count":
-                if self.high is not None:
-                    none = "no" if self.what else "none"
-                    edge = none if self.high == 0 else f"at most {self.high}"
-                else:
-                    edge = "all" if self.low is None else f"at least {self.low} of {self._of_all}"
-                return f"{self._in()}{edge} {self.what}".strip(), "some"
-            case "order":
-                way = "falling" if self.low is None else "rising"
-                slack = f", up to {margin}" if self.by else "" if self.strict else ", or equal"
-                return f"{way} in this order{slack}", "some neighbours"
-            case "smallest" | "largest":
-                return f"{self.target} has the {self.over} {self.of}".strip(), ""
-        return "equal", "some"
-
-    # its numbers on axes
+        if self.target is not None:
+            return f"|{self.of or 'measured'} - {self.than}| <= {margin}"
+        if self.low is not None and self.high is not None:
+            return f"{self.of} in [{self.low:g}, {self.high:g}]{self.unit}".strip()
+        if isinstance(self._bound, Mapping):
+            bound = "its own bound"
+        elif any(isinstance(value, Proportion) for value in self.values.values()):
+            bound = percent(self._bound)
+        else:
+            bound = f"{float(self._bound):g}{self.unit}"
+        if self.surely:
+            few = " (or all seeds, where they are too few for one)" if self.agree else ""
+            side = "above" if self.high is None else "below"
+            farther = f" and by more than {margin}" if self.by else ""
+            return f"95 % interval over seeds{few} {side} {bound}{farther}"
+        return f"{self.of} {self._sign} {self.than or bound}".strip()
 
     def _gauges(self) -> Iterable[Gauge]:
-        if self.over == "count":
-            low = (self._of_all if self.low is None else self.low) if self.high is None else None
-            words = f"how many of {self._of_all} {self.what}".strip()
-            low, high = (None if x is None else float(x) for x in (low, self.high))  # type: ignore[arg-type]
-            yield Gauge(f"{words}: {self.of}" if self.of else words, float(self.number), low, high)
-        if self.over not in ("each", "interval", "share"):
-            return
-        of = f"share of {self.what}{f': {self.of}' if self.of else ''}" if self.over == "share" else self.of
-        bound = f" (bound: {self.than})" if self.than and self.target is None else ""
-        scale = 100 if self.over == "share" else 1
-        for name, number in self.numbers.items():
-            value = self.values[name]
-            half = float(value.half) if isinstance(value, Mean) else math.nan
+        note = f" (bound: {self.than})" if self.than and self.target is None else ""
+        for name, value in self.values.items():
+            scale = 100 if isinstance(value, Proportion) else 1
+            half = value.half if isinstance(value, Mean) else math.nan
+            low, high = (scale * end if math.isfinite(end) else None for end in self._ends(name))
             yield Gauge(
-                ", ".join(part for part in (of, str(name)) if part) + bound,
-                scale * number,
-                spread=half if np.isfinite(half) else None,
-                unit=" %" if self.over == "share" else self.unit,
+                ", ".join(part for part in (self.of, str(name)) if part) + note,
+                scale * float(value),
+                low,
+                high,
+                target=None if self.target is None else float(self._bounds(name)[0]),
+                spread=half if math.isfinite(half) else None,
+                unit=" %" if isinstance(value, Proportion) else self.unit,
                 strict=self.strict,
-                **self._ends(name, scale),
             )
-
-    def _ends(self, name: Any, scale: int) -> dict[str, float]:
-        """Returns the ends of the tolerance of one number, and its target."""
-        if self.target is not None:
-            target = float(self._bound(self.target, name))
-            return {"low": target - self.by, "high": target + self.by, "target": target}
-        margin = self.by if self.low is not None else -self.by
-        ends = {"low": self.low, "high": self.high}
-        return {k: scale * float(self._bound(x, name)) + margin for k, x in ends.items() if x is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -685,13 +474,13 @@ class Several(Check):
     """Checks that are judged together; their measured values and tolerances are joined.
 
     Args:
-        checks: all of them must hold; or the full one, and a weaker one that makes it partial.
-        how: which of these two ways.
-        partial: of all: it is enough for "partial" if one of them holds.
+        checks: all of them must hold.
+        weaker: makes it partial where they do not hold.
+        partial: it is enough for "partial" if one of them holds.
     """
 
     checks: tuple[Check, ...]
-    how: Literal["all", "graded"] = "all"
+    weaker: Check | None = None
     partial: bool = False
 
     @property
@@ -701,37 +490,32 @@ class Several(Check):
 
     def _holds(self) -> Holds:
         each = [check.holds for check in self.checks]
-        if self.how == "graded":
-            full, weaker = each
-            return full if full is True or full is None else "partial" if weaker or full else False
         if each and all(h is True for h in each):
             return True
         if None in each and False not in each:
             return None
-        return "partial" if any(each) and (self.partial or False not in each) else False
+        some = any(each) and (self.partial or False not in each)
+        return "partial" if some or (self.weaker is not None and self.weaker.holds) else False
 
     def _failure(self) -> Failure:
-        each = (check.failure for check in self._deciding())
-        return _weightiest(failure for failure in each if failure is not None)
+        return _weightiest(check.failure for check in self.checks if check.failure is not None)
 
     def _measured(self) -> str:
-        return _joined(check.measured for check in self.checks)
+        checks = self.checks if self.weaker is None else (*self.checks, self.weaker)
+        return _joined(check.measured for check in checks)
 
     def _tolerance(self) -> str:
-        if self.how == "graded":
-            return f"{self.checks[0].tolerance} (partial: {self.checks[1].tolerance})"
         words = _joined(check.tolerance for check in self.checks)
+        if self.weaker is not None:
+            return f"{words} (partial: {self.weaker.tolerance})"
         return words + (" (partial: one of them)" if self.partial else "")
 
-    def _deciding(self) -> tuple[Check, ...]:
-        return self.checks[:1] if self.how == "graded" else self.checks
-
     def _why(self) -> str:
-        reasons = (check.why for check in self._deciding() if check.why)
+        reasons = (check.why for check in self.checks if check.why)
         return " ".join(dict.fromkeys(reasons)) if self.holds is None else ""
 
     def _gauges(self) -> Iterable[Gauge]:
-        return (gauge for check in self._deciding() for gauge in check.gauges)
+        return (gauge for check in self.checks for gauge in check.gauges)
 
 
 # short constructors
@@ -771,11 +555,6 @@ def Inside(value: Numbers, low: float, high: float, **words: Any) -> Comparison:
     return Comparison(values=_by_name(value), low=low, high=high, **words)
 
 
-def _surely(value: Mean | Mapping[Any, Mean], near: float, words: Mapping[str, Any]) -> dict[str, Any]:
-    interval = {"values": _by_name(value), "over": "interval", "strict": True, "by": near}
-    return {"digits": "+.3g", **interval, **words}
-
-
 def SurelyAbove(
     value: Mean | Mapping[Any, Mean], bound: float = 0.0, *, near: float = 0.0, **words: Any
 ) -> Comparison:
@@ -783,14 +562,16 @@ def SurelyAbove(
 
     With `agree`, all seeds must lie above it where they are too few for an interval.
     """
-    return Comparison(low=bound, **_surely(value, near, words))
+    words = {"digits": "+.3g"} | words
+    return Comparison(values=_by_name(value), low=bound, by=near, strict=True, surely=True, **words)
 
 
 def SurelyBelow(
     value: Mean | Mapping[Any, Mean], bound: float = 0.0, *, near: float = 0.0, **words: Any
 ) -> Comparison:
     """Returns the check that the interval lies below the bound."""
-    return Comparison(high=bound, **_surely(value, near, words))
+    words = {"digits": "+.3g"} | words
+    return Comparison(values=_by_name(value), high=bound, by=near, strict=True, surely=True, **words)
 
 
 def Share(
@@ -814,9 +595,10 @@ def Share(
         digits: of the share.
         partial: some of the names make it partial.
     """
+    shares = {name: Proportion(np.asarray(x, bool), digits) for name, x in _by_name(holding).items()}
     low = at_least if at_most is None else None
-    texts: dict[str, Any] = {"of": that, "what": what, "digits": digits, "partial": partial}
-    return Comparison(values=_by_name(holding), over="share", low=low, high=at_most, **texts)
+    of = f"share of {what}{f' ({that})' if that else ''}"
+    return Comparison(values=shares, low=low, high=at_most, of=of, partial=partial)
 
 
 def Count(
@@ -826,7 +608,6 @@ def Count(
     at_most: int | None = None,
     that: str = "",
     what: str = "",
-    partial: bool = False,
     of: int | None = None,
 ) -> Comparison:
     """Returns the check of how many of a few named things hold.
@@ -837,13 +618,20 @@ def Count(
         at_most: how many may hold (instead of `at_least`; 0: none).
         that: the condition, in words.
         what: what is counted.
-        partial: one that holds makes it partial.
         of: how many there are (None: those in `holding`), where some of them were not run. Those count as not
             holding, so whoever passes it also says that the check is undecided (see `Check.provided`).
     """
-    low = at_least if at_most is None else None
-    texts: dict[str, Any] = {"of": that, "what": what, "partial": partial, "total": of}
-    return Comparison(values=holding, over="count", low=low, high=at_most, **texts)
+    total = len(holding) if of is None else of
+    low = max(1, total) if at_least is None else at_least
+    named = [name for name, x in holding.items() if bool(x) == (at_most is not None)]
+    return Comparison(
+        values={ALONE: sum(bool(x) for x in holding.values())},
+        low=low if at_most is None else None,
+        high=at_most,
+        of=f"number of {what}{f' ({that})' if that else ''}" if what else that,
+        unit=f" of {total}",
+        more=f"; {'not' if at_most is None else 'these'}: {listed(named)}" if named else "",
+    )
 
 
 def Ordered(
@@ -854,29 +642,45 @@ def Ordered(
     slack: float = 0.0,
     **words: Any,
 ) -> Comparison:
-    """Returns the check that numbers rise, or fall, in the order of their names.
+    """Returns the check that numbers rise, or fall, in the order of their names, each against the one before.
 
     slack: by how much each may miss it; strict: neighbours that are equal miss it.
     """
-    ends: dict[str, Any] = {"high" if falling else "low": 0.0}
-    return Comparison(values=dict(value), over="order", strict=strict, by=slack, **ends, **words)
+    bounds: dict[Any, Number] = {}
+    for one, other in itertools.pairwise(value):
+        bounds[other] = float(value[one]) + (slack if falling else -slack) if slack else value[one]
+    ends: dict[str, Any] = {"high" if falling else "low": bounds}
+    later = {name: value[name] for name in bounds}
+    than = "the one before" + (f" {'+' if falling else '-'} {slack:g}" if slack else "")
+    return Comparison(values=later, strict=strict and not slack, than=than, **ends, **words)
 
 
 def Smallest(value: Mapping[Any, Number], name: Any, **words: Any) -> Comparison:
     """Returns the check that a named number is strictly the smallest: `Smallest(areas, "MLM-CMOO")`."""
-    return Comparison(values=dict(value), over="smallest", target=name, **words)
+    others = {other: number for other, number in value.items() if other != name}
+    return Above(others, value[name], than=f"{name}'s", **words)
 
 
 def Largest(value: Mapping[Any, Number], name: Any, **words: Any) -> Comparison:
     """Returns the check that a named number is strictly the largest."""
-    return Comparison(values=dict(value), over="largest", target=name, **words)
+    others = {other: number for other, number in value.items() if other != name}
+    return Below(others, value[name], than=f"{name}'s", **words)
 
 
 def Equal(
     value: Mapping[Any, Any], expected: Mapping[Any, Any], *, what: str = "", partial: bool = False
-) -> Comparison:
+) -> Verbal:
     """Returns the check that values of any kind, by name, equal the expected ones. `partial`: some do."""
-    return Comparison(values=value, over="equal", target=expected, what=what, partial=partial)
+    names = list(dict.fromkeys((*expected, *value)))
+    pairs = {name: (value.get(name, "missing"), expected.get(name, "missing")) for name in names}
+    differing = [f"{name}: {ours} ({theirs})" for name, (ours, theirs) in pairs.items() if ours != theirs]
+    measured = f"{len(names) - len(differing)} of {len(names)} {what}".strip() + " equal"
+    return Judged(
+        graded((ours == theirs for ours, theirs in pairs.values()), partial),
+        measured + (f"; not: {listed(differing)}" if differing else ""),
+        "equal" + (" (partial: some)" if partial else ""),
+        excluded=f"Not equal: {listed(differing)}.",
+    )
 
 
 def Judged(
@@ -895,4 +699,4 @@ def AllOf(*checks: Check, partial: bool = False) -> Several:
 
 def Graded(full: Check, weaker: Check) -> Several:
     """Returns the check that `full` holds; it is "partial" where only `weaker` does."""
-    return Several(checks=(full, weaker), how="graded")
+    return Several(checks=(full,), weaker=weaker)

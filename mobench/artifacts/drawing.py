@@ -83,6 +83,7 @@ def draw(
                 raise cannot_write(error, target / name) from error
     for name, data in a.files.items():
         write_atomic(target / name, data)
+    jobs = {name: folder.key for name, folder in folders.items()}
     default = [f"+experiment={id}", *([] if a.scale == "laptop" else [f"scale={a.scale}"])]
     origin = {
         "id": id,
@@ -91,15 +92,16 @@ def draw(
         "depicts": config["artifact"].get("depicts"),
         "alone": config["artifact"].get("alone", False),
         "command": f"mobench {overrides.as_typed([o for o in command if o not in DEFAULTS] or default)}",
-        "jobs": {name: folder.key for name, folder in folders.items()},
+        "jobs": jobs,
         "runs": {name: str(rows.runs) for name, rows in a.jobs.items()},
         "seconds_jobs": sum(rows.seconds for rows in a.jobs.values()),
         "seconds_drawing": time.time() - began,
         "notes": a.notes,
         "references": a.references,
-        "inputs": freshness.inputs(
-            id, command, {name: folder.key for name, folder in folders.items()}, a.files, root
-        ),
+        "inputs": {
+            **freshness.inputs(id, command, jobs, root),
+            "files": {name: len(data) for name, data in a.files.items()},
+        },
         **provenance.stamp(),
     }
     write_json(target / "provenance.json", origin)
@@ -124,16 +126,21 @@ def assembled(
     only = config["artifact"].get("only")
     jobs = {k: JobRows(f) for k, f in folders.items()}
     title = config["artifact"]["title"] or id
-    a = Artifact(id, title, config["scale"]["name"], jobs if only is None else SomeJobs(jobs))
-    a.changed = overrides.changed(command)
-    a.apart = apart
-    a.refused = config.get("refused", {})
-    a.only = only
+    a = Artifact(
+        id,
+        title,
+        config["scale"]["name"],
+        jobs if only is None else SomeJobs(jobs),
+        changed=overrides.changed(command),
+        only=only,
+        refused=config.get("refused", {}),
+        paper=PaperConfig(**config["artifact"]["paper"]),
+        apart=apart,
+    )
     if a.only is not None:
         a.note(
             f"Only the jobs {', '.join(a.only)} were run and drawn. Claims that need others are not judged."
         )
-    a.paper = PaperConfig(**config["artifact"]["paper"])
     if a.changed:
         judged = "Claims are partial at best." if a._only_seeds else "No claim is judged."
         judged = "Its claims are judged with these, and not counted." if apart else judged

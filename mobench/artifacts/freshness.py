@@ -105,21 +105,13 @@ def others(id: str, root: Path | None = None) -> list[str]:
 
 
 def inputs(
-    id: str,
-    command: Sequence[str],
-    jobs: Mapping[str, str],
-    files: Mapping[str, bytes],
-    root: Path | None = None,
+    id: str, command: Sequence[str], jobs: Mapping[str, str], root: Path | None = None
 ) -> dict[str, Any]:
-    """Returns the facts that `unchanged` compares; part of provenance.json.
-
-    jobs: the name of each job's folder; files: the drawn files.
-    """
+    """Returns the facts that decide about a drawing. jobs: the name of each job's folder."""
     return {
         "command": relevant(command),
         "code": code(id.split("/")[0]),
         "rows": rows(jobs.values(), root),
-        "files": {name: len(data) for name, data in files.items()},
     }
 
 
@@ -146,14 +138,9 @@ def unchanged(id: str, command: Sequence[str], root: Path | None = None) -> str 
     try:
         origin = forms.read_json(folder / "provenance.json")
         then = origin["inputs"]
-        jobs = origin["jobs"]
         claims(folder)
         whole = all((folder / name).stat().st_size == size for name, size in then["files"].items())
-        now = {
-            "command": relevant(command),
-            "code": code(id.split("/")[0]),
-            "rows": rows(jobs.values(), root),
-        }
+        now = inputs(id, command, origin["jobs"], root)
         same = whole and now["rows"] is not None and now == {key: then.get(key) for key in now}
     except (OSError, StoreError, KeyError, TypeError, AttributeError):
         return None  # never drawn to its end, by an older version, or damaged: it is drawn (again)

@@ -1,11 +1,11 @@
-"""Panels that figures of several papers share: curves with bands, boxes, levels, and all around them.
+"""Panels that figures of several papers share: curves with bands, levels, and all around them.
 
     fig, axes = style.panels(1, 2)
     for key, c in shown.items():
         curve(axes[0, 0], c.steps, c.column("violation"), NAMES[key], band="std", color=COLOURS[key])
     dress(axes[0, 0], "iteration", "violation", log="x", symlog=1e-3, legend=True)
 
-Radar charts are in `radar`, trajectories on the toy problem in `vlmop2`, colours and markers in `style`.
+Radar charts are in `radar`, colours and markers in `style`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from mobench.artifacts import style as st
 from mobench.artifacts.statistics import standard_error
 
-Band = Literal["", "std", "error", "quantiles", "range"]
+Band = Literal["", "error", "quantiles", "range"]
 LEVEL = {"color": st.BLACK, "ls": ":", "lw": 1.0}
 
 
@@ -95,9 +95,9 @@ def curve(
         x: (T,).
         values: (S, T), or (T,) of a single curve.
         label: in the legend.
-        band: one standard deviation ("std"), one standard error ("error"), the 10 to 90 % "quantiles", or
-            their "range". Of fewer than five seeds quantiles are the range. Where values have an end that
-            they cannot pass (0, a budget), quantiles do not pass it either.
+        band: one standard error ("error"), the 10 to 90 % "quantiles", or the "range". Of fewer than five
+            seeds quantiles are the range. Where values have an end that they cannot pass (0, a budget),
+            quantiles do not pass it either.
         alpha: opacity of the band.
         line: color, ls, lw and the like.
     """
@@ -112,7 +112,7 @@ def curve(
         low = values.min(axis=0)
         high = values.max(axis=0)
     elif band:
-        width = values.std(axis=0) if band == "std" else standard_error(values)
+        width = standard_error(values)
         low = mean - width
         high = mean + width
     if band and np.isfinite(low).all():
@@ -123,39 +123,6 @@ def curve(
 def level(ax: Any, y: float, label: str | None = None, **line: Any) -> None:
     """Draws a horizontal reference line, dotted and black: an exact optimum, a printed value."""
     ax.axhline(y, label=label, **LEVEL | line)
-
-
-def boxes(
-    ax: Any, values: Mapping[str, np.ndarray], looks: Mapping[str, st.Look], names: bool = True
-) -> None:
-    """Draws the seeds of each name from left to right, names at the left: points, a bar at their median.
-
-    From five seeds on a box of the quartiles is behind them: of fewer it would say more than they do.
-
-    Args:
-        ax: the panel.
-        values: the seeds' values by name, from top to bottom.
-        looks: of the names.
-        names: whether they are written.
-    """
-    for i, (name, seeds) in enumerate(values.items()):
-        look = looks[name]
-        if len(seeds) >= st.FEWEST:
-            low, high = np.quantile(seeds, [0.25, 0.75])
-            ax.barh(i, high - low, 0.6, low, color=look.colour, alpha=0.3, lw=0)
-        ax.plot([np.median(seeds)] * 2, [i - 0.42, i + 0.42], color=look.colour, lw=1.6)
-        points = {"ls": "none", "ms": 3.4, "mec": "white", "mew": 0.3}
-        ax.plot(seeds, np.full(len(seeds), i), look.marker, color=look.colour, **points)
-    ax.set_yticks(range(len(values)), list(values) if names else [""] * len(values))
-    ax.set_ylim(len(values) - 0.4, -0.6)
-    ax.grid(axis="y", lw=0.3, color="#DDDDDD")
-    ax.set_axisbelow(True)
-
-
-def mean_point(ax: Any, x: np.ndarray, y: np.ndarray, label: str | None = None, **kw: Any) -> None:
-    """Draws the mean over seeds of two measures, with a standard deviation along both axes."""
-    style = {"fmt": "o", "ms": 6, "lw": 0.8, "capsize": 2} | kw
-    ax.errorbar(x.mean(), y.mean(), xerr=x.std(), yerr=y.std(), label=label, **style)
 
 
 def legend_below(fig: Any, ax: Any, ncols: int = 6, **kw: Any) -> None:

@@ -150,14 +150,28 @@ class Mean:
         return self.words(digits or ".4g")
 
 
-def seed_columns(**values: np.ndarray) -> dict[str, float]:
-    """Returns table cells: for each name the mean over seeds, and "<name> std" their standard deviation.
+@dataclass(frozen=True)
+class Proportion:
+    """The share of runs of which a condition holds, with Wilson's 95 % interval.
 
-    Underscores in a name become spaces: `seed_columns(rate_1=c.rate(1))` gives "rate 1" and "rate 1 std".
+    It stands for the share wherever a number is asked for.
+
+    Args:
+        holding: one truth value per run, (R,).
+        digits: with which it is written in percent.
     """
-    cells: dict[str, float] = {}
-    for key, of_seeds in values.items():
-        name = key.replace("_", " ")
-        cells[name] = float(np.mean(of_seeds)) if len(of_seeds) else float("nan")
-        cells[f"{name} std"] = std(of_seeds)
-    return cells
+
+    holding: np.ndarray
+    digits: int = 0
+
+    def __float__(self) -> float:
+        return float(np.mean(self.holding)) if len(self.holding) else float("nan")
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The ends of the interval."""
+        return wilson(int(self.holding.sum()), len(self.holding))
+
+    def words(self, *_: str) -> str:
+        """Writes the share: "75 % of 4"."""
+        return f"{percent(float(self), self.digits)} of {len(self.holding)}"

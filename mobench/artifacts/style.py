@@ -200,13 +200,6 @@ def draw_ray(
     ax.plot([start[0], end[0]], [start[1], end[1]], **style)
 
 
-def draw_path(ax: Any, path: np.ndarray, color: str = BLUE, **kw: Any) -> None:
-    """Draws a trajectory in objective space, an empty square at its start and a full circle at its end."""
-    ax.plot(path[:, 0], path[:, 1], color=color, lw=0.9, alpha=0.8, zorder=3, **kw)
-    ax.plot(*path[0, :2], marker="s", ms=3.4, color="white", mec="#333333", mew=0.7, zorder=4, ls="none")
-    ax.plot(*path[-1, :2], marker="o", ms=4.6, color=color, mec="white", mew=0.4, zorder=5, ls="none")
-
-
 # of the whole figure
 
 

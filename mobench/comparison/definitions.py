@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -108,8 +107,8 @@ def check_values(problem: Problem, x: Float[np.ndarray, "k P"], theirs: Array) -
             f"The points have {x.shape[-1]} variables, but {problem.name} has {problem.dim} here; set its "
             "size, e.g. problem.n=..., or compare other points."
         )
+    points = torch.from_numpy(np.ascontiguousarray(x, dtype=float))
     if isinstance(problem.X, Box):
-        points = torch.from_numpy(x)
         outside = ~np.isclose(problem.X.project(points).numpy(), x, atol=1e-9).all(1)
         if outside.any():
             raise ConfigError(
@@ -117,7 +116,7 @@ def check_values(problem: Problem, x: Float[np.ndarray, "k P"], theirs: Array) -
                 "variables to it."
             )
     with torch.no_grad():
-        ours = problem.values(torch.from_numpy(np.ascontiguousarray(x, dtype=float))).numpy()
+        ours = problem.values(points).numpy()
     return compare(ours[:, : problem.n_objectives], theirs)
 
 
@@ -128,21 +127,12 @@ def check_file(problem: Problem, file: Path) -> Verdict:
         ConfigError: the file lacks a column, or its points do not fit the problem (`check_values`).
     """
     rows = read_csv(file)
-    names = {kind: [f"{kind}_{k + 1}" for k in range(n)] for kind, n in sizes(problem).items()}
-    missing = [name for name in (*names["x"], *names["f"]) if name not in rows]
+    x = [f"x_{k + 1}" for k in range(problem.dim)]
+    f = [f"f_{m + 1}" for m in range(problem.n_objectives)]
+    missing = [name for name in (*x, *f) if name not in rows]
     if missing:
         raise ConfigError(
             f"{file} has no column {missing[0]}; expected x_1 to x_{problem.dim} and f_1 to "
             f"f_{problem.n_objectives} of {problem.name} (set its size, e.g. problem.n=...)."
         )
-    return check_values(problem, _numbers(rows[names["x"]]), _numbers(rows[names["f"]]))
-
-
-def sizes(problem: Problem) -> dict[str, int]:
-    """Returns the numbers of variables and objectives."""
-    return {"x": problem.dim, "f": problem.n_objectives}
-
-
-def _numbers(rows: Any) -> np.ndarray:
-    out: np.ndarray = rows.to_numpy(dtype=float)
-    return out
+    return check_values(problem, rows[x].to_numpy(dtype=float), rows[f].to_numpy(dtype=float))

@@ -81,20 +81,6 @@ def kept_pairs(replication: int) -> dict[Pair, str]:
     return dict(zip(keys, pairs["jobs"], strict=True))
 
 
-def rounded(frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns the same rows with `DIGITS` digits, in the order of the columns and keys."""
-    out = frame.copy()
-    for name in (*MEASURES, "step_size", "value"):
-        out[name] = [float(f"{x:.{DIGITS}g}") for x in out[name].astype(float)]
-    return out[list(COLUMNS)].sort_values(list(KEY), kind="stable").reset_index(drop=True)
-
-
-def digest(pair: pd.DataFrame) -> str:
-    """Returns the digest of the numbers of one pair's rows, whatever their order."""
-    (value,) = _digests(pair).values()
-    return value
-
-
 def _digests(frame: pd.DataFrame) -> dict[tuple[object, ...], str]:
     """Returns the digest of the rows of each pair, whatever their order.
 
@@ -113,8 +99,11 @@ def _digests(frame: pd.DataFrame) -> dict[tuple[object, ...], str]:
 
 
 def stamped(frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns the same rows, rounded, each with the digest of its pair."""
-    out = rounded(frame.assign(digest=""))
+    """Returns the same rows, rounded to `DIGITS` digits and sorted, each with the digest of its pair."""
+    out = frame.assign(digest="")
+    for name in (*MEASURES, "step_size", "value"):
+        out[name] = [float(f"{x:.{DIGITS}g}") for x in out[name].astype(float)]
+    out = out[list(COLUMNS)].sort_values(list(KEY), kind="stable").reset_index(drop=True)
     by_pair = _digests(out)
     out["digest"] = [by_pair[name] for name in zip(*(out[name] for name in PAIR), strict=True)]
     return out
@@ -168,39 +157,24 @@ def check(frame: pd.DataFrame, where: str) -> None:
     shares = frame[["share", "score", "feasible"]].to_numpy(dtype=float)
     places = frame.groupby(list(PAIR), sort=False).indices
     for name, true in _digests(frame).items():
-        rows = places[name]
-        pair = {column: values[rows] for column, values in columns.items()}
+        own = places[name]
+        pair = f"{where}: {'.'.join(map(str, name[1:]))}"
         count = reported(str(name[1]))
-        _check_pair(pair, shares[rows], count, true, f"{where}: {'.'.join(map(str, name[1:]))}")
-
-
-def _check_pair(
-    pair: Mapping[str, np.ndarray], shares: np.ndarray, count: int, true: str, where: str
-) -> None:
-    """Raises StoreError unless a pair's rows are complete, in their ranges, and belong to their digest.
-
-    Args:
-        pair: its columns.
-        shares: its share, score and feasible share.
-        count: the number of reported seeds.
-        true: the digest of its numbers.
-        where: their source, for messages.
-    """
-    expected = len(STUDIES) * count
-    keys = set(zip(pair["study"].tolist(), pair["seed"].tolist(), strict=True))
-    seeds = Counter(study for study, _ in keys)
-    if len(pair["study"]) != expected or seeds != dict.fromkeys(STUDIES, count):
-        raise StoreError(
-            f"{where} has {len(pair['study'])} rows, but {expected} are expected, one for each of "
-            f"{len(STUDIES)} studies and {count} seeds."
-        )
-    if set(pair["digest"]) != {true}:
-        raise StoreError(
-            f"{where}: the rows do not belong to their digest ({', '.join(sorted(set(pair['digest'])))}, but "
-            f"they have {true}), so a number was changed after they were written; run the pair again."
-        )
-    if not np.isfinite(shares).all() or (shares < 0).any() or (pair["feasible"] > 1).any():
-        raise StoreError(f"{where}: share, score and feasible must be finite and not negative.")
+        keys = set(zip(columns["study"][own].tolist(), columns["seed"][own].tolist(), strict=True))
+        seeds = Counter(study for study, _ in keys)
+        if len(own) != len(STUDIES) * count or seeds != dict.fromkeys(STUDIES, count):
+            raise StoreError(
+                f"{pair} has {len(own)} rows, but {len(STUDIES) * count} are expected, one for each of "
+                f"{len(STUDIES)} studies and {count} seeds."
+            )
+        if (marks := set(columns["digest"][own])) != {true}:
+            raise StoreError(
+                f"{pair}: the rows do not belong to their digest ({', '.join(sorted(marks))}, but they have "
+                f"{true}), so a number was changed after they were written; run the pair again."
+            )
+        some = shares[own]
+        if not np.isfinite(some).all() or (some < 0).any() or (columns["feasible"][own] > 1).any():
+            raise StoreError(f"{pair}: share, score and feasible must be finite and not negative.")
 
 
 def merge(parts: Mapping[str, pd.DataFrame]) -> tuple[pd.DataFrame, list[str]]:
@@ -209,34 +183,28 @@ def merge(parts: Mapping[str, pd.DataFrame]) -> tuple[pd.DataFrame, list[str]]:
     Raises:
         StoreError: two files have different rows of one pair.
     """
-    taken: dict[tuple[object, ...], tuple[str, str, pd.DataFrame]] = {}
+    taken: dict[tuple[object, ...], tuple[str, pd.DataFrame]] = {}
     messages = []
     for where, frame in parts.items():
         new = equal = 0
-        for name, pair in frame.groupby(list(PAIR), sort=False):
-            key = tuple(name)
-            mark = str(pair["digest"].iloc[0])
+        for key, pair in frame.groupby(list(PAIR), sort=False):
             if key not in taken:
-                taken[key] = (where, mark, pair)
+                taken[key] = (where, pair)
                 new += 1
-            elif taken[key][1] == mark:
-                equal += 1
-            else:
+                continue
+            other, known = taken[key]
+            if known["digest"].iloc[0] != pair["digest"].iloc[0]:
                 raise StoreError(
-                    f"{where} and {taken[key][0]} have different rows of {'.'.join(map(str, key[1:]))} "
-                    f"(replication {key[0]}, jobs {pair['jobs'].iloc[0]} and "
-                    f"{taken[key][2]['jobs'].iloc[0]}); keep one of them. If one of them is kept and shall "
-                    f"go, add --replace {key[3]}."
+                    f"{where} and {other} have different rows of {'.'.join(map(str, key[1:]))} (replication "
+                    f"{key[0]}, jobs {pair['jobs'].iloc[0]} and {known['jobs'].iloc[0]}); keep one of them. "
+                    f"If one of them is kept and shall go, add --replace {key[3]}."
                 )
-        methods = ", ".join(sorted(set(frame["method"])))
-        messages.append(
-            f"{where}: {new} pairs, {equal} of them known already ({methods})"
-            if equal
-            else f"{where}: {new} pairs ({methods})"
-        )
+            equal += 1
+        known_already = f", {equal} of them known already" if equal else ""
+        messages.append(f"{where}: {new} pairs{known_already} ({', '.join(sorted(set(frame['method'])))})")
     if not taken:
         return pd.DataFrame(columns=list(COLUMNS)), messages
-    joined = pd.concat([pair for _, _, pair in taken.values()], ignore_index=True)
+    joined = pd.concat([pair for _, pair in taken.values()], ignore_index=True)
     return joined.sort_values(list(KEY), kind="stable").reset_index(drop=True), messages
 
 

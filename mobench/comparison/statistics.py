@@ -8,7 +8,6 @@ line (`scores`, `bootstrap`); ranks, which a copy does change, serve the Friedma
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -23,7 +22,7 @@ Board = Float[np.ndarray, "methods problems studies seeds"]
 
 def scores(board: Board) -> Float[np.ndarray, " methods"]:
     """Mean over problems of the mean over studies and seeds."""
-    out: np.ndarray = board.mean((2, 3)).mean(1)
+    out: np.ndarray = block_means(board).mean(1)
     return out
 
 
@@ -67,20 +66,16 @@ def ranks(blocks: Float[np.ndarray, "methods problems"]) -> Float[np.ndarray, " 
     return out
 
 
-@dataclass(frozen=True)
-class Friedman:
-    """Friedman's test: the statistic and its p-value (chi-squared, k - 1 degrees of freedom)."""
+def friedman(blocks: Float[np.ndarray, "methods problems"]) -> tuple[float, float]:
+    """Tests if methods differ at all, over problems as blocks; NaN of under 3 methods or 2 problems.
 
-    statistic: float
-    p: float
-
-
-def friedman(blocks: Float[np.ndarray, "methods problems"]) -> Friedman:
-    """Tests if methods differ at all, over problems as blocks; NaN of under 3 methods or 2 problems."""
+    Returns:
+        The statistic and its p-value (chi-squared, k - 1 degrees of freedom).
+    """
     if len(blocks) < 3 or blocks.shape[1] < 2:
-        return Friedman(float("nan"), float("nan"))
+        return float("nan"), float("nan")
     test = stats.friedmanchisquare(*np.round(blocks / TIE) * TIE)
-    return Friedman(float(test.statistic), float(test.pvalue))
+    return float(test.statistic), float(test.pvalue)
 
 
 def critical_difference(methods: int, problems: int) -> float:
@@ -95,20 +90,12 @@ def critical_difference(methods: int, problems: int) -> float:
 
 
 def wilcoxon(one: Float[np.ndarray, " problems"], other: Float[np.ndarray, " problems"]) -> float:
-    """Returns the exact two-sided p-value of Wilcoxon's signed-rank test; 1 if all differences are zero."""
+    """Returns the exact two-sided p-value of Wilcoxon's signed-rank test; 1 if all differences are zero.
+
+    The distribution of the rank sum is that over all signs, so ties do not matter.
+    """
     difference = np.round((one - other) / TIE) * TIE
-    if not difference.any():
-        return 1.0
-    sizes = np.abs(difference)
-    exact = len(np.unique(sizes)) == len(sizes) and sizes.min() > 0
-    if exact:
-        return float(stats.wilcoxon(difference, method="exact").pvalue)
-    # every sign of each nonzero difference is equally likely: exact whatever ties there are
-    return _sign_flips(difference[difference != 0])
-
-
-def _sign_flips(difference: np.ndarray) -> float:
-    """Exact p-value with ties: the distribution of the rank sum over all signs, by convolution."""
+    difference = difference[difference != 0]
     doubled = np.round(2 * stats.rankdata(np.abs(difference))).astype(int)  # mid-ranks are halves
     total = int(doubled.sum())
     ways = np.zeros(total + 1)

@@ -1,4 +1,4 @@
-"""Pictures of runs on VLMOP2, which several papers draw: its front, rays, and the trajectories of one job."""
+"""Pictures of runs on VLMOP2: its front, rays, and the trajectories of one job."""
 
 from __future__ import annotations
 
@@ -66,10 +66,17 @@ def trajectories(
         if lines:
             ray = first.loc[r, ["ray_1", "ray_2"]].to_numpy(dtype=float)
             st.draw_ray(ax, *((-ray, paths[r, 0]) if shifted else (ray,)))
-        st.draw_path(ax, paths[r], color=palette[r // seeds])
+        draw_path(ax, paths[r], color=palette[r // seeds])
     for point, colour in zip([] if published is None else published, palette, strict=False):
         ax.plot(*point, "D", ms=7.5, mfc="none", mec=colour, mew=1.1, zorder=6)
     ax.set_title(title)
+
+
+def draw_path(ax: Any, path: np.ndarray, color: str = st.BLUE, **kw: Any) -> None:
+    """Draws a trajectory in objective space, an empty square at its start and a full circle at its end."""
+    ax.plot(path[:, 0], path[:, 1], color=color, lw=0.9, alpha=0.8, zorder=3, **kw)
+    ax.plot(*path[0, :2], marker="s", ms=3.4, color="white", mec="#333333", mew=0.7, zorder=4, ls="none")
+    ax.plot(*path[-1, :2], marker="o", ms=4.6, color=color, mec="white", mew=0.4, zorder=5, ls="none")
 
 
 def key_of_paths(fig: Any, angles: Sequence[float], others: bool = True, published: str = "") -> None:
