@@ -198,7 +198,10 @@ def compose(arguments: Sequence[str]) -> dict[str, Any]:
         normal = conveniences.normalise(arguments)
         _one_job(normal)
         loader = hydra_adapter.loader(str(schema.conf_dir()))
-        return _plain(*loader.job(hydra_adapter.CONFIG, _experiment(normal)))
+        config, hydra = loader.job(hydra_adapter.CONFIG, _experiment(normal))
+        _check_one_job_here(hydra)
+        conveniences.check_single(config)
+        return config
 
 
 def _experiment(arguments: Sequence[str]) -> list[str]:
@@ -224,7 +227,8 @@ def _experiment(arguments: Sequence[str]) -> list[str]:
     return out
 
 
-def _plain(config: DictConfig, hydra: DictConfig) -> dict[str, Any]:
+def _check_one_job_here(hydra: DictConfig) -> None:
+    """Raises ConfigError for a sweep, or a job for another process, by a file's choice."""
     launcher = str(hydra.runtime.choices.get("hydra/launcher"))
     if hydra.mode is RunMode.MULTIRUN and launcher == "basic":
         raise ConfigError(
@@ -235,6 +239,3 @@ def _plain(config: DictConfig, hydra: DictConfig) -> dict[str, Any]:
             f"This job would be sent to Hydra's launcher {launcher}, but run() works in this process; "
             "use `mobench` in a shell."
         )
-    plain = schema.plain(config)
-    conveniences.check_single(plain)
-    return plain

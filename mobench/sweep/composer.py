@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from mobench.config import hydra_adapter, searchpath
 from mobench.config.overrides import key_of, normalise
-from mobench.config.schema import choices, conf_dir, plain
+from mobench.config.schema import choices, conf_dir
 from mobench.errors import choose
 from mobench.sweep import grid
 
@@ -159,8 +159,7 @@ class Composer:
         key = tuple(overrides)
         if key not in self._plain:
             every = [*self.config.hydra.overrides.hydra, *overrides]
-            config, _ = self.loader.job(self.config.hydra.job.config_name, every)
-            self._plain[key] = plain(config)
+            self._plain[key], _ = self.loader.job(self.config.hydra.job.config_name, every)
         return self._plain[key]
 
 
