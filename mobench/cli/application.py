@@ -118,7 +118,7 @@ def _run(arguments: Sequence[str]) -> int:
 def run(arguments: list[str]) -> int:
     """Runs a command line and returns its exit code; any error is one clear message."""
     try:
-        with hydra_errors(arguments):
+        with hydra_errors():
             return _run(arguments)
     except (KeyboardInterrupt, Exception) as error:  # an error without a message is raised again
         result = _message_and_code(error)

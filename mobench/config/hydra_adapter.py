@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import yaml
 from hydra import version
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -46,6 +47,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from mobench.config import schema, searchpath
 from mobench.config.overrides import names_function, normalise
+from mobench.errors import ConfigError
 
 VERSION_BASE = "1.3"
 NAME = "mobench"  # of the program, in Hydra's own keys
@@ -111,7 +113,14 @@ class Files(ConfigRepository):
         if key not in _READ:
             if len(_READ) >= MANY:
                 _READ.clear()
-            _READ[key] = super().load_config(config_path)
+            try:
+                _READ[key] = super().load_config(config_path)
+            except (yaml.YAMLError, OmegaConfBaseException, ValueError, OSError) as error:
+                raise ConfigError(
+                    f"{path} cannot be read: {str(error).strip()}\nA file of a configuration is UTF-8 text "
+                    "with `key: value` lines; indent YAML with spaces, not tabs. `defaults` is a list with "
+                    "one entry per line, such as `- override /algorithm: epo`."
+                ) from error
         return copy.deepcopy(_READ[key])
 
 

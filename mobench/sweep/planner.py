@@ -49,7 +49,7 @@ def plan(command: Sequence[str]) -> Plan:
     Raises:
         ConfigError, CompatibilityError: with the command line's messages.
     """
-    with compose.hydra_errors(command), compose.ALONE, hydra_adapter.apart():
+    with compose.hydra_errors(), compose.ALONE, hydra_adapter.apart():
         overrides, _ = expand_experiments(normalise(command), searchpath.experiments(command))
         loader = hydra_adapter.loader(str(conf_dir()))
         config = loader.load_configuration(hydra_adapter.CONFIG, overrides, RunMode.MULTIRUN)
