@@ -118,7 +118,7 @@ def test_every_kind_of_override_does_what_it_does_in_hydra(kind: str) -> None:
         choices = ["problem=vlmop2", "algorithm=mgda"]
 
         def load(overrides: list[str]) -> dict[str, Any]:
-            return loader.job("config", overrides)[0]
+            return loader.job(overrides)[0]
 
         load([*choices, "steps=99", "++vary.step_size=[1]", "++problem.start.kind=x", "logger.tags=[z]"])
         expected = shown_config(of_hydra, [*choices, kind, "seeds=[5]"])

@@ -96,7 +96,7 @@ def _answered(options: Sequence[str], rest: Sequence[str]) -> bool:
 def _mode_in_files(options: Sequence[str], rest: Sequence[str]) -> bool:
     """Says whether a file may set `hydra.mode`, as experiments do, which only composing shows."""
     chosen = any(re.match(r"\+{0,2}(experiment|hardware|hydra)\b", o) for o in rest)
-    return chosen or any(flag.startswith("--config-") for flag in options)
+    return chosen or "--config-dir" in options
 
 
 def _run(arguments: Sequence[str]) -> int:

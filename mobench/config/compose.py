@@ -168,7 +168,7 @@ def compose(arguments: Sequence[str]) -> dict[str, Any]:
         normal = conveniences.normalise(arguments)
         _one_job(normal)
         loader = hydra_adapter.loader(str(schema.conf_dir()))
-        config, hydra = loader.job(hydra_adapter.CONFIG, _experiment(normal))
+        config, hydra = loader.job(_experiment(normal))
         _check_one_job_here(hydra)
         conveniences.check_single(config)
         return config

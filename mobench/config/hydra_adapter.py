@@ -206,7 +206,7 @@ class Loader(ConfigLoaderImpl):
             config.hydra.overrides.task = [override.input_line for override in task]
         return config
 
-    def job(self, config_name: str, overrides: Sequence[str]) -> tuple[dict[str, Any], DictConfig]:
+    def job(self, overrides: Sequence[str]) -> tuple[dict[str, Any], DictConfig]:
         """Returns the plain configuration of one job, and Hydra's own node, which is only read."""
         parsed = parsed_overrides(_with_user_problem(overrides))
         values: list[Override] = []
@@ -217,10 +217,10 @@ class Loader(ConfigLoaderImpl):
             else:
                 choices.append(str(override.input_line))
         folders = self._folders(choices)
-        key = (*folders, Path.cwd(), config_name, *choices)
+        key = (*folders, Path.cwd(), *choices)
         if not folders or key not in _COMPOSED or not _COMPOSED[key].is_fresh():
             stamps = {inside: _stamp(inside) for top in folders for inside, _, _ in os.walk(top)}
-            whole = super().load_configuration(config_name, choices, RunMode.RUN)
+            whole = super().load_configuration(CONFIG, choices, RunMode.RUN)
             if len(_COMPOSED) >= MANY:
                 _COMPOSED.clear()
             _COMPOSED[key] = Base.of(whole, stamps | self.copied.read)
@@ -367,7 +367,7 @@ def command(
     set_version()
     parser = get_args_parser()
     options = parser.parse_args(list(arguments))
-    path = create_config_search_path(_place(options.config_path) if options.config_path else folder)
+    path = create_config_search_path(folder)
     if options.config_dir is not None:
         added = Path(options.config_dir).absolute()
         if not added.is_dir():
@@ -375,34 +375,33 @@ def command(
         path.prepend(
             provider="command-line", path=f"file://{added}", anchor=SearchPathQuery(provider="schema")
         )
-    name = options.config_name or CONFIG
     hydra = Hydra(task_name=NAME, config_loader=Loader(path))
     GlobalHydra.instance().initialize(hydra)
     overrides = list(options.overrides)
     try:
         if options.hydra_help:
-            hydra.hydra_help(config_name=name, args_parser=parser, args=options)
+            hydra.hydra_help(config_name=CONFIG, args_parser=parser, args=options)
         elif options.cfg:
-            hydra.show_cfg(name, overrides, options.cfg, options.package, options.resolve)
+            hydra.show_cfg(CONFIG, overrides, options.cfg, options.package, options.resolve)
         elif options.shell_completion:
-            hydra.shell_completion(name, overrides)
+            hydra.shell_completion(CONFIG, overrides)
         elif options.info is not None:
-            hydra.show_info(options.info, name, overrides)
-        elif options.multirun or (asks and _mode(hydra, name, overrides) is RunMode.MULTIRUN):
-            return _multirun(hydra, name, [*overrides, "hydra.mode=MULTIRUN"], sweep, worker)
+            hydra.show_info(options.info, CONFIG, overrides)
+        elif options.multirun or (asks and _mode(hydra, overrides) is RunMode.MULTIRUN):
+            return _multirun(hydra, [*overrides, "hydra.mode=MULTIRUN"], sweep, worker)
         else:
-            return single(hydra.config_loader.job(name, overrides)[0])
+            return single(hydra.config_loader.job(overrides)[0])
         return 0
     finally:
         GlobalHydra.instance().clear()
 
 
-def _mode(hydra: Hydra, name: str, overrides: list[str]) -> RunMode | None:
+def _mode(hydra: Hydra, overrides: list[str]) -> RunMode | None:
     """Returns `hydra.mode` as files set it; None where none does, or one cannot be read."""
     try:
         # Hydra 1.4 itself looks only into the file at the top
         config = hydra.config_loader.load_configuration(
-            name, overrides, RunMode.MULTIRUN, validate_sweep_overrides=False
+            CONFIG, overrides, RunMode.MULTIRUN, validate_sweep_overrides=False
         )
     except Exception:  # noqa: BLE001  whatever is wrong is said where the command is composed
         return None
@@ -410,16 +409,11 @@ def _mode(hydra: Hydra, name: str, overrides: list[str]) -> RunMode | None:
     return mode
 
 
-def _place(path: str) -> str:
-    """Returns a folder as Hydra takes it; a relative path starts at the working folder."""
-    return path if "://" in path else str(Path(path).absolute())
-
-
-def _multirun(hydra: Hydra, name: str, overrides: list[str], sweep: Sweep, worker: Task) -> int:
+def _multirun(hydra: Hydra, overrides: list[str], sweep: Sweep, worker: Task) -> int:
     """Runs a sweep: mobench's own here, any other by Hydra."""
-    config = hydra.compose_config(name, overrides, RunMode.MULTIRUN, with_log_configuration=True)
+    config = hydra.compose_config(CONFIG, overrides, RunMode.MULTIRUN, with_log_configuration=True)
     if config.hydra.sweeper["_target_"] != SWEEPER:
-        hydra.multirun(name, worker, overrides)
+        hydra.multirun(CONFIG, worker, overrides)
         return 0
     context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks(config))
     return sweep(config, context, [str(override) for override in config.hydra.overrides.task])

@@ -67,8 +67,7 @@ class Composer:
         chosen = [o for o in overrides if key_of(o) == "experiment"]
         listed = jobs_only(chosen[0].split("=", 1)[1]) if len(chosen) == 1 else None
         rest = overrides if listed is None else [o for o in overrides if o not in chosen]
-        every = [*self.config.hydra.overrides.hydra, *rest]
-        config, _ = self.loader.job(self.config.hydra.job.config_name, every)
+        config, _ = self.loader.job([*self.config.hydra.overrides.hydra, *rest])
         if listed is None:
             return config
         return {**config, "artifact": config["artifact"] | listed["artifact"], "jobs": listed["jobs"]}

@@ -120,9 +120,8 @@ class Planner:
         folder = str(self.composer.config.hydra.sweep.dir)
         if folder != ".":
             raise ConfigError(
-                f"hydra.sweep.dir={folder} has no effect: jobs are stored in $MOBENCH_OUTPUTS/runs (default: "
-                "outputs/runs), named after their settings. Choose another location with "
-                "MOBENCH_OUTPUTS=FOLDER."
+                f"hydra.sweep.dir={folder} has no effect on where jobs are stored; set "
+                "MOBENCH_OUTPUTS=FOLDER in front of the command."
             )
         combinations = self.composer.combinations(arguments)
         chosen = {o for command in combinations for o in command if key_of(o) == "experiment"}
