@@ -116,7 +116,7 @@ def test_threads_give_the_rows_of_one_after_the_other(
     """One of the jobs comes twice: the second reads what the first has made, however long that takes."""
 
     def rows(name: str) -> Any:
-        return api.run(problem="vlmop2", algorithm=name, preferences=2, steps=1000, logger="local")
+        return api.run(problem="vlmop2", algorithm=name, preferences=2, steps=200, logger="local")
 
     names = ["ls", "epo", "mgda", "mgda", "ferero"]
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "one"))

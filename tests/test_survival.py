@@ -27,7 +27,6 @@ import yaml
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.errors import MissingConfigException
-from omegaconf import OmegaConf
 
 from campaigns.faults import LAUNCHERS
 from mobench.cli import status
@@ -649,9 +648,8 @@ def test_how_many_jobs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
 
     def count(name: str, jobs: int, **launcher: Any) -> int:
-        config = OmegaConf.create({"hydra": {"launcher": {"_target_": TARGETS[name]}}})
         adapter = launchers.ADAPTERS.get(TARGETS[name], launchers.Adapter)
-        return adapter(SimpleNamespace(**launcher), config).at_once(jobs)
+        return adapter(SimpleNamespace(**launcher)).at_once(jobs)
 
     assert [count("joblib", 100, joblib={"n_jobs": n}) for n in (2, -1, -2)] == [2, 8, 7]
     assert count("joblib", 3, joblib={"n_jobs": 4}) == 3

@@ -200,12 +200,8 @@ def _experiment(arguments: Sequence[str]) -> list[str]:
 def _check_one_job_here(hydra: DictConfig) -> None:
     """Raises ConfigError for a sweep, or a job for another process, by a file's choice."""
     launcher = str(hydra.runtime.choices.get("hydra/launcher"))
-    if hydra.mode is RunMode.MULTIRUN and launcher == "basic":
-        raise ConfigError(
-            "This is a sweep (hydra.mode=MULTIRUN), but run() makes one job; use `mobench` in a shell."
-        )
     if hydra.mode is RunMode.MULTIRUN or launcher != "basic":
         raise ConfigError(
-            f"This job would be sent to Hydra's launcher {launcher}, but run() works in this process; "
-            "use `mobench` in a shell."
+            f"This is a sweep or has the launcher {launcher}, but run() makes one job in this process; use "
+            "`mobench` in a shell."
         )
