@@ -152,7 +152,7 @@ def test_an_edited_file_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (conf / "tuned" / "none" / "mgda.yaml").write_text("# @package _global_\nsteps: 55\n")
     assert compose.compose(["problem=vlmop2"])["steps"] == 55  # a file that was optional, and is there now
     file.write_text("steps: [")
-    with pytest.raises(ConfigError, match=r"vlmop2\.yaml, line"):
+    with pytest.raises(ConfigError, match=r'vlmop2\.yaml", line'):
         compose.compose(["problem=vlmop2"])
 
 

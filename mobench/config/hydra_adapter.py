@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ import yaml
 from hydra import version
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository
+from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path, get_args_parser
@@ -101,6 +102,9 @@ class Files(ConfigRepository):
         super().__init__(config_search_path)
         self.read: dict[str, Stamp] = {}
 
+    def __deepcopy__(self, memo: Any) -> Files:
+        return copy.copy(self)  # Hydra reads from a copy, whose stamps are wanted here
+
     def load_config(self, config_path: str) -> ConfigResult | None:
         """Returns the content of a file, a copy that may be changed; None if there is none."""
         source = self._find_object_source(config_path=config_path, object_type=ObjectType.CONFIG)
@@ -165,7 +169,7 @@ class Base:
         if keys - self.fixed.keys() - {override.key_or_group for override in values}:
             # a value may be set through an interpolation, anywhere
             return _plain_with(values, copy.deepcopy(self.job), {})
-        nodes = self.job._content  # a copy of all would take most of the time
+        nodes = cast(dict[str, Any], self.job._content)  # a copy of all would take most of the time
         before = dict(nodes)
         nodes.update({key: copy.deepcopy(nodes[key]) for key in keys & nodes.keys()})
         try:
@@ -220,10 +224,11 @@ class Loader(ConfigLoaderImpl):
         key = (*folders, Path.cwd(), *choices)
         if not folders or key not in _COMPOSED or not _COMPOSED[key].is_fresh():
             stamps = {inside: _stamp(inside) for top in folders for inside, _, _ in os.walk(top)}
+            self.repository.read.clear()
             whole = super().load_configuration(CONFIG, choices, RunMode.RUN)
             if len(_COMPOSED) >= MANY:
                 _COMPOSED.clear()
-            _COMPOSED[key] = Base.of(whole, stamps | self.copied.read)
+            _COMPOSED[key] = Base.of(whole, stamps | self.repository.read)
         return _COMPOSED[key].with_values(values), _COMPOSED[key].hydra
 
     def _is_value(self, override: Override) -> bool:
@@ -239,16 +244,6 @@ class Loader(ConfigLoaderImpl):
         places = [str(item.path) for item in items if item.provider not in ("hydra", "schema")]
         folders = [searchpath.folder(place) for place in [*places, *searchpath.folder_names(choices)]]
         return () if None in folders else tuple(folder for folder in folders if folder)
-
-    def _parse_overrides_and_create_caching_repo(
-        self, config_name: str | None, overrides: list[str]
-    ) -> tuple[list[Override], CachingConfigRepository]:
-        """Does what Hydra's method does, but reads no override a second time."""
-        parsed = parsed_overrides(overrides)
-        repository = CachingConfigRepository(self.repository)
-        self.copied = cast(Files, repository.delegate)  # which Hydra reads in place of ours
-        self._process_config_searchpath(config_name, parsed, repository)
-        return parsed, repository
 
 
 _COMPOSED: dict[tuple[Any, ...], Base] = {}
@@ -339,12 +334,14 @@ def set_version() -> None:
 def register() -> None:
     """Makes the schema, the resolver and the sweeper known to Hydra; may be called again."""
     schema.register_resolver()
-    store = ConfigStore.instance()
-    store.store(name="schema", node=schema.Root)
-    store.store(group="hydra/sweeper", name="jobs", node={"_target_": SWEEPER, "params": None})
+    store = ConfigStore.instance().store
+    if "replace" in inspect.signature(store).parameters:  # Hydra 1.4 warns of a second time
+        store = functools.partial(store, replace=True)
+    store(name="schema", node=schema.Root)
+    store(group="hydra/sweeper", name="jobs", node={"_target_": SWEEPER, "params": None})
     # a job would switch off what its sweeper switched on
     for group in ("hydra/hydra_logging", "hydra/job_logging"):
-        store.store(group=group, name="sweepers", node=LOGGING)
+        store(group=group, name="sweepers", node=LOGGING)
 
 
 # the command line
@@ -375,7 +372,8 @@ def command(
         path.prepend(
             provider="command-line", path=f"file://{added}", anchor=SearchPathQuery(provider="schema")
         )
-    hydra = Hydra(task_name=NAME, config_loader=Loader(path))
+    source = Loader(path)
+    hydra = Hydra(task_name=NAME, config_loader=source)
     GlobalHydra.instance().initialize(hydra)
     overrides = list(options.overrides)
     try:
@@ -390,7 +388,7 @@ def command(
         elif options.multirun or (asks and _mode(hydra, overrides) is RunMode.MULTIRUN):
             return _multirun(hydra, [*overrides, "hydra.mode=MULTIRUN"], sweep, worker)
         else:
-            return single(hydra.config_loader.job(overrides)[0])
+            return single(source.job(overrides)[0])
         return 0
     finally:
         GlobalHydra.instance().clear()

@@ -222,8 +222,8 @@ def plain(cfg: DictConfig, fixed: Mapping[str, Any] | None = None) -> dict[str, 
     known_values = fixed or {}
     try:
         out = {
-            str(key): copy.deepcopy(known_values[key]) if key in known_values else _plain_value(cfg[key])
-            for key in cfg
+            key: copy.deepcopy(known_values[key]) if key in known_values else _plain_value(cfg[key])
+            for key in map(str, cfg)
         }
     except OmegaConfBaseException as error:
         raise ConfigError(f"The configuration cannot be resolved: {error}") from error
