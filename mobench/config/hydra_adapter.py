@@ -197,7 +197,8 @@ class Loader(ConfigLoaderImpl):
 
     def __init__(self, config_search_path: ConfigSearchPath) -> None:
         super().__init__(config_search_path)
-        self.repository = Files(config_search_path)
+        self.files = Files(config_search_path)
+        self.repository = self.files
 
     def load_configuration(
         self, config_name: str | None, overrides: list[str], run_mode: RunMode, *args: Any, **kwargs: Any
@@ -224,11 +225,11 @@ class Loader(ConfigLoaderImpl):
         key = (*folders, Path.cwd(), *choices)
         if not folders or key not in _COMPOSED or not _COMPOSED[key].is_fresh():
             stamps = {inside: _stamp(inside) for top in folders for inside, _, _ in os.walk(top)}
-            self.repository.read.clear()
+            self.files.read.clear()
             whole = super().load_configuration(CONFIG, choices, RunMode.RUN)
             if len(_COMPOSED) >= MANY:
                 _COMPOSED.clear()
-            _COMPOSED[key] = Base.of(whole, stamps | self.repository.read)
+            _COMPOSED[key] = Base.of(whole, stamps | self.files.read)
         return _COMPOSED[key].with_values(values), _COMPOSED[key].hydra
 
     def _is_value(self, override: Override) -> bool:
@@ -334,7 +335,7 @@ def set_version() -> None:
 def register() -> None:
     """Makes the schema, the resolver and the sweeper known to Hydra; may be called again."""
     schema.register_resolver()
-    store = ConfigStore.instance().store
+    store: Any = ConfigStore.instance().store
     if "replace" in inspect.signature(store).parameters:  # Hydra 1.4 warns of a second time
         store = functools.partial(store, replace=True)
     store(name="schema", node=schema.Root)
