@@ -48,7 +48,7 @@ def test_killed_and_preempted_jobs_end_with_the_same_rows(tmp_path: Path, cluste
     assert (tally.kills, tally.jobs) == (3, 4)
     log = (tmp_path / "sweep.log").read_text()
     assert log.startswith("4 jobs, 0 already finished, 4 to run")
-    assert "1 job lost their worker" in log
+    assert "1 of 4 jobs lost their worker" in log
     assert tally.requeued >= 2
 
 

@@ -19,13 +19,13 @@ from mobench.artifacts.rows import JobRows
 from mobench.cli import cross
 from mobench.comparison import measures, rows, statistics, trials
 from mobench.config import compose
+from mobench.config.overrides import normalise
 from mobench.errors import ConfigError, MobenchError, StoreError
 from mobench.jobs.build import make_job
 from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
 from mobench.sweep import boards as planned
-from mobench.sweep.composer import with_command
-from mobench.sweep.planner import plan
+from mobench.sweep.planner import Planner, plan
 from tests.conftest import Run
 
 RANGES = {"step_size": [0.001, 1.0], "mu": [0.01, 10.0]}
@@ -414,9 +414,9 @@ def test_nothing_runs_unless_it_is_asked_for() -> None:
     [
         ({"version": 7}, "cross.version=7, but this code computes rows of version 1"),
         ({"algorithms": "some"}, "must be 'kept', 'all' or a list"),
-        ({"algorithms": ["lss"]}, "cross.algorithms: 'lss' is unknown"),
-        ({"only": ["singel"]}, "cross.only: 'singel' is unknown"),
-        ({"problem": {}}, "cross.problem is unknown"),
+        ({"algorithms": ["lss"]}, "cross.algorithms='lss' is unknown"),
+        ({"only": ["singel"]}, "cross.only='singel' is unknown"),
+        ({"problem": {}}, "cross='problem' is unknown"),
         ({"boards": None}, "cross has no boards: add \\+experiment=cross/zoo"),
     ],
 )
@@ -425,21 +425,19 @@ def test_bad_tables(change: dict[str, object], words: str) -> None:
         planned.jobs({**table(), **change}, ["ls"], compose.compose)
 
 
-def test_a_command_adds_to_the_ranges_settings_and_pairs_of_the_boards() -> None:
+def test_a_command_adds_to_the_ranges_and_settings_of_the_boards(planner: Planner) -> None:
     """A method of a command with a range of its own leaves those of the others, and their default."""
-    command = {
-        "algorithms": ["mine", "ls"],
-        "ranges": {"mine": {"step_size": [0.1, 1.0]}},
-        "settings": {"tch": None},
-        "pairs": {"constrained": {"ball": {"mine": ["algorithm.line=none"]}}},
-    }
-    node = with_command(table(), command)
+    added = [
+        "cross.algorithms=[mine,ls]",
+        "+cross.ranges.mine={step_size:[0.1,1.0]}",
+        "cross.settings.tch=null",
+    ]
+    node = planner.composer.compose(["+experiment=cross/zoo", "scale=paper", *normalise(added)])["cross"]
     assert node["algorithms"] == ["mine", "ls"]
     assert node["boards"] == table()["boards"]
-    assert node["ranges"] == table()["ranges"] | command["ranges"]  # type: ignore[operator]
+    assert node["ranges"] == table()["ranges"] | {"mine": {"step_size": [0.1, 1]}}
     assert node["settings"] == table()["settings"] | {"tch": None}
-    assert node["pairs"] == table()["pairs"] | {"constrained.ball.mine": ["algorithm.line=none"]}
-    assert with_command(table(), {}) == table()
+    assert node["pairs"] == table()["pairs"]
 
 
 def test_pairs_that_do_not_fit_are_listed_with_their_reasons() -> None:

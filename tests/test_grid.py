@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 
 from mobench.config.overrides import changed
-from mobench.config.schema import choices, conf_dir
 from mobench.errors import ConfigError
 from mobench.sweep.grid import expanded, last, product
 from mobench.sweep.planner import plan
@@ -83,13 +81,3 @@ def test_an_artifact_with_some_of_its_jobs() -> None:
 def test_what_names_nothing_is_an_error(node: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         jobs(node)
-
-
-def test_no_experiment_lists_what_another_one_has() -> None:
-    """The same list of jobs is written once."""
-    seen: dict[str, str] = {}
-    for name in choices("experiment"):
-        listed = yaml.safe_load((conf_dir() / "experiment" / f"{name}.yaml").read_text()).get("jobs") or {}
-        if len(listed) > 1:
-            assert str(listed) not in seen, f"{name} can be `like: {seen[str(listed)]}`"
-            seen[str(listed)] = name

@@ -10,7 +10,6 @@ import json
 import multiprocessing
 import os
 import pickle
-import re
 import shutil
 import signal
 import sys
@@ -28,7 +27,6 @@ import yaml
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.errors import MissingConfigException
-from omegaconf import OmegaConf
 
 from campaigns.faults import LAUNCHERS
 from mobench.cli import status
@@ -463,7 +461,7 @@ def test_killed_worker_costs_nothing(
     done = shell(root, *command, *LAUNCHERS["joblib"], env=victim, timeout=200)
     assert (tmp_path / "killed").exists()
     assert done.returncode == 0, done.stderr
-    assert re.search(r"lost (its|their) worker", done.stdout)
+    assert "lost their worker" in done.stdout
     folders = [JobFolder(p) for p in sorted((root / "runs").iterdir())]
     assert [f.done for f in folders] == [True] * 2
     monkeypatch.syspath_prepend(victim["PYTHONPATH"])
@@ -517,15 +515,11 @@ def test_only_jobs_of_dead_workers_are_launched_again_and_not_for_ever(
         (BrokenExecutor("gone"), True, "its worker died (BrokenExecutor: gone)"),
         (RuntimeError("Job 7 has not produced any output"), False, "the launcher failed"),
         ("Stopped at step 3", False, "Stopped at step 3"),
-        (
-            "Job not requeued because: timed-out too many times.",
-            False,
-            "raise hydra.launcher.max_num_timeout",
-        ),
+        ("Job not requeued because: timed-out too many times.", False, "timed-out too many times"),
         (
             ("UncompletedJobError", "Job 3 has not produced any output (state: CANCELLED by 1000)"),
             False,
-            "cancelled",
+            "(state: CANCELLED by 1000)",
         ),
         (
             ("FailedJobError", "sbatch: fatal: Could not establish a configuration source"),
@@ -654,9 +648,8 @@ def test_how_many_jobs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
 
     def count(name: str, jobs: int, **launcher: Any) -> int:
-        config = OmegaConf.create({"hydra": {"launcher": {"_target_": TARGETS[name]}}})
         adapter = launchers.ADAPTERS.get(TARGETS[name], launchers.Adapter)
-        return adapter(SimpleNamespace(**launcher), config).at_once(jobs)
+        return adapter(SimpleNamespace(**launcher)).at_once(jobs)
 
     assert [count("joblib", 100, joblib={"n_jobs": n}) for n in (2, -1, -2)] == [2, 8, 7]
     assert count("joblib", 3, joblib={"n_jobs": 4}) == 3

@@ -82,13 +82,6 @@ def test_rows_say_which_values_they_have(tmp_path: Path) -> None:
     )
 
 
-def test_no_hypervolume_over_hyper_parameters(tmp_path: Path) -> None:
-    config = composed("problem=vlmop2", "algorithm=stch", "preferences=3", "steps=3", "logger=local")
-    for vary in ({}, {"mu": [0.1, 0.01]}):
-        folder = JobFolder(run_job({**config, "vary": vary}, tmp_path).folder)
-        assert (folder.meta()["hypervolume"] is None) == bool(vary)
-
-
 def test_the_order_of_keys_decides_which_run_is_which(tmp_path: Path) -> None:
     """Jobs that number their runs differently share no folder, where one would resume the other."""
     config = changed(composed(*BASE, "algorithm=fedfv"), SMALL)

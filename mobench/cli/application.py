@@ -7,7 +7,7 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import HydraContext
@@ -21,22 +21,16 @@ from mobench.errors import ConfigError, Interrupted, MobenchError
 from mobench.system import console
 from mobench.system.console import STOPPED, interrupted
 
-if TYPE_CHECKING:
-    from mobench.jobs.outcome import Outcome
-
 FAULT = 2  # exit code of a command that cannot be run
 
 
-def single(cfg: DictConfig) -> Outcome | MobenchError:
-    """Runs one job in this process and returns its outcome, or the error, which Hydra would print again."""
+def single(config: dict[str, Any]) -> int:
+    """Runs one job in this process and returns the exit code."""
+    from mobench.cli import messages
     from mobench.jobs.run import run_job  # torch, for which `--help` need not wait
 
-    try:
-        config = configuration.plain(cfg)
-        overrides.check_single(config)
-        return run_job(config, title=_title(config))
-    except MobenchError as error:
-        return error
+    overrides.check_single(config)
+    return messages.single(run_job(config, title=_title(config)))
 
 
 def worker(cfg: DictConfig) -> Any:
@@ -68,9 +62,6 @@ def _title(config: dict[str, Any]) -> str:
 
 def sweep(config: DictConfig, context: HydraContext, arguments: list[str]) -> int:
     """Plans and runs a sweep, reports its outcomes, and returns the exit code."""
-    if config.hydra.sweeper["_target_"] != hydra_adapter.SWEEPER:
-        hydra_adapter.sweeper_of(config, context, worker).sweep(arguments)
-        return 0
     from mobench.cli import messages
     from mobench.sweep.composer import Composer
     from mobench.sweep.launch import launch
@@ -105,7 +96,7 @@ def _answered(options: Sequence[str], rest: Sequence[str]) -> bool:
 def _mode_in_files(options: Sequence[str], rest: Sequence[str]) -> bool:
     """Says whether a file may set `hydra.mode`, as experiments do, which only composing shows."""
     chosen = any(re.match(r"\+{0,2}(experiment|hardware|hydra)\b", o) for o in rest)
-    return chosen or any(flag.startswith("--config-") for flag in options)
+    return chosen or "--config-dir" in options
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -119,22 +110,15 @@ def _run(arguments: Sequence[str]) -> int:
         if conflicting := [flag for flag in flags.ONE_JOB if flag in options]:
             raise ConfigError(f"{conflicting[0]} shows one job; name only one experiment.")
         options = ["--multirun", *options]
-    hydra_adapter.register()
     folder = str(configuration.conf_dir())
-    outcome = hydra_adapter.command([*options, *rest], folder, single, sweep, _mode_in_files(options, rest))
-    if isinstance(outcome, MobenchError):
-        raise outcome
-    if outcome is None or isinstance(outcome, int):
-        return outcome or 0
-    from mobench.cli import messages
-
-    return messages.single(outcome)
+    asks = _mode_in_files(options, rest)
+    return hydra_adapter.command([*options, *rest], folder, single, sweep, worker, asks)
 
 
 def run(arguments: list[str]) -> int:
     """Runs a command line and returns its exit code; any error is one clear message."""
     try:
-        with hydra_errors(arguments):
+        with hydra_errors():
             return _run(arguments)
     except (KeyboardInterrupt, Exception) as error:  # an error without a message is raised again
         result = _message_and_code(error)

@@ -22,8 +22,6 @@ KNOWN = (
     ("--run", "-r", ""),
     ("--multirun", "-m", ""),
     ("--shell-completion", "-sc", ""),
-    ("--config-path", "-cp", "FOLDER"),
-    ("--config-name", "-cn", "config"),
     ("--config-dir", "-cd", "mine/conf"),
     ("--info", "-i", ""),  # one of INFO may follow
 )

@@ -171,8 +171,7 @@ def draw_all(ids: Sequence[str]) -> int:
     from mobench.sweep import draw
 
     chosen = [(id, known[id]) for id in ids or known]
-    drawn = draw.in_processes(_drawn, chosen) if draw.worthwhile(len(chosen)) else map(_drawn, chosen)
-    return 0 if all(list(drawn)) else 1
+    return 0 if all(draw.in_processes(_drawn, chosen)) else 1
 
 
 def _drawn(chosen: tuple[str, Sequence[str]]) -> bool:

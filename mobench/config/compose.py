@@ -12,13 +12,12 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import yaml
 from hydra.errors import HydraException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from mobench.config import hydra_adapter, schema, searchpath, yaml_errors
+from mobench.config import hydra_adapter, schema, searchpath
 from mobench.config import overrides as conveniences
 from mobench.errors import ConfigError, suggest, unknown
 
@@ -43,63 +42,41 @@ SPECIAL = {"null", "true", "false", "nan", "inf"}  # words that are no text to H
 
 
 def explain(error: Exception) -> str:
-    """Returns Hydra's message, with the nearest known key or choice."""
+    """Returns Hydra's message; of an unknown key or choice one with the nearest known."""
     text = str(error).strip()
     if isinstance(error, OverrideParseException) and "=" in error.override:
         return _unreadable(error.override, text)
-    cause = error.__cause__
-    if isinstance(cause, OmegaConfBaseException):
-        text += f"\n{str(cause).strip()}"
-    if removed := re.search(
-        r"Error resolving interpolation '([^']*)', possible interpolation keys: (.*)", text
-    ):
-        removed_groups = [
-            name for name in re.findall(r"\$\{(\w+)\}", removed[1]) if name not in removed[2].split(", ")
-        ]
-        return "\n".join(
-            f"~{name} removes a group on which other groups depend; choose {name}="
-            f"{'none, which has the same effect' if name == 'protocol' else 'NAME instead'}."
-            for name in removed_groups
-        )
-    missing = re.search(r"Could not find '([\w/-]+)/([^'/]*)'", text)
-    key = re.search(r"Key '([^']+)' (?:is )?not in", text) or re.search(r"Could not override '([^']+)'", text)
-    groups = sorted(p.name for p in schema.conf_dir().iterdir() if p.is_dir() and p.name != "tuned")
-    if missing:
-        listed = text.partition("Config search path")[0]
-        known = re.findall(r"^\t(.+)$", listed, re.MULTILINE)  # with the choices of plug-in folders
-        if missing[1] == "hydra/launcher" and missing[2].startswith("submitit"):
+    if isinstance(error.__cause__, OmegaConfBaseException):
+        text += f"\n{str(error.__cause__).strip()}"
+    if missing := re.search(r"Could not find '([\w/-]+)/([^'/]*)'", text):
+        group, name = missing.groups()
+        if group == "hydra/launcher" and name.startswith("submitit"):
             return "hardware=slurm needs the submitit launcher; install it with `pip install '.[slurm]'`."
-        return unknown(missing[1], missing[2], known)
-    if key:
-        name = key[1]
+        listed = text.partition("Config search path")[0]  # with the choices of plug-in folders
+        return unknown(group, name, re.findall(r"^\t(.+)$", listed, re.MULTILINE))
+    if key := re.search(r"(?:Key '([^']+)' (?:is )?not in|Could not override '([^']+)')", text):
         full = re.search(r"full_key: (\S+)", text)
-        known = sorted({*schema.Root.__dataclass_fields__, *groups} - {"tuned"})
-        where = name if full is None else full[1]
-        if where.startswith("hydra."):
-            return f"{where} is unknown; `mobench --cfg hydra` lists Hydra's own keys."
-        if "." in where:
-            group = where.split(".")[0]
-            node = getattr(schema, f"{group.capitalize()}Config", None)
-            if node is not None:
-                known = sorted(node.__dataclass_fields__)
-            elif group == "preferences":
-                from mobench.core.preferences import KEYS
-
-                known = list(KEYS)
-        near = f" Did you mean {ELSEWHERE[where]!r}?" if where in ELSEWHERE else suggest(name, known)
-        return f"{where} is unknown; known keys are {', '.join(known)}.{near}"
-    if merging := re.search(r"Error merging override (.+)\n(.+)", text):
-        name, _, value = merging[1].partition("=")
-        if "is not a ListConfig" in merging[2]:
-            return f"{merging[1]} has the wrong type: {name} is a list; give {name}=[{value}]."
-        if (node := getattr(schema, f"{name.capitalize()}Config", None)) is not None:
-            inner = ", ".join(f"{name}.{key}" for key in node.__dataclass_fields__)
-            return f"{merging[1]} has the wrong type: {name} has keys of its own: {inner}."
-        return (
-            f"{merging[1]} has the wrong type: {merging[2].rstrip('.')}. "
-            "`mobench --cfg job` shows a value of the correct type."
-        )
+        name = full[1] if full else key[1] or key[2]
+        if not name.startswith("hydra."):
+            return _unknown_key(name)
+    if merging := re.search(r"Error merging override ((\w+)=.+)\n.*is not a ListConfig", text):
+        value = merging[1].partition("=")[2]
+        return f"{merging[1]} has the wrong type: {merging[2]} is a list; give {merging[2]}=[{value}]."
     return text
+
+
+def _unknown_key(key: str) -> str:
+    group, _, name = key.rpartition(".")
+    groups = {p.name for p in schema.conf_dir().iterdir() if p.is_dir() and p.name != "tuned"}
+    known = sorted({*schema.Root.__dataclass_fields__, *groups} - {"tuned"})
+    if group == "preferences":
+        from mobench.core.preferences import KEYS
+
+        known = list(KEYS)
+    elif hasattr(schema, f"{group.capitalize()}Config"):
+        known = sorted(getattr(schema, f"{group.capitalize()}Config").__dataclass_fields__)
+    near = f" Did you mean {ELSEWHERE[key]!r}?" if key in ELSEWHERE else suggest(name, known)
+    return f"{key} is unknown; known keys are {', '.join(known)}.{near}"
 
 
 def _unreadable(override: str, why: str) -> str:
@@ -157,19 +134,12 @@ def _word(name: object, key: str) -> str:
 
 
 @contextlib.contextmanager
-def hydra_errors(arguments: Sequence[str]) -> Iterator[None]:
-    """Raises errors of Hydra, OmegaConf and YAML as a ConfigError with the command line's message."""
+def hydra_errors() -> Iterator[None]:
+    """Raises errors of Hydra and OmegaConf as a ConfigError with the command line's message."""
     try:
         yield
     except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(
-            yaml_errors.described(error, searchpath.places(arguments)) or explain(error)
-        ) from error
-    except (yaml.YAMLError, ValueError, OSError) as error:
-        message = yaml_errors.described(error, searchpath.places(arguments))
-        if message is None:  # no file of a configuration is to blame
-            raise
-        raise ConfigError(message) from error
+        raise ConfigError(explain(error)) from error
 
 
 def _one_job(arguments: Sequence[str]) -> None:
@@ -194,11 +164,14 @@ def compose(arguments: Sequence[str]) -> dict[str, Any]:
         ConfigError: an unknown key or choice, a value that does not fit, several jobs; with the command
             line's messages.
     """
-    with hydra_errors(arguments), ALONE, hydra_adapter.apart():
+    with hydra_errors(), ALONE, hydra_adapter.apart():
         normal = conveniences.normalise(arguments)
         _one_job(normal)
         loader = hydra_adapter.loader(str(schema.conf_dir()))
-        return _plain(*loader.job(hydra_adapter.CONFIG, _experiment(normal)))
+        config, hydra = loader.job(_experiment(normal))
+        _check_one_job_here(hydra)
+        conveniences.check_single(config)
+        return config
 
 
 def _experiment(arguments: Sequence[str]) -> list[str]:
@@ -224,17 +197,11 @@ def _experiment(arguments: Sequence[str]) -> list[str]:
     return out
 
 
-def _plain(config: DictConfig, hydra: DictConfig) -> dict[str, Any]:
+def _check_one_job_here(hydra: DictConfig) -> None:
+    """Raises ConfigError for a sweep, or a job for another process, by a file's choice."""
     launcher = str(hydra.runtime.choices.get("hydra/launcher"))
-    if hydra.mode is RunMode.MULTIRUN and launcher == "basic":
-        raise ConfigError(
-            "This is a sweep (hydra.mode=MULTIRUN), but run() makes one job; use `mobench` in a shell."
-        )
     if hydra.mode is RunMode.MULTIRUN or launcher != "basic":
         raise ConfigError(
-            f"This job would be sent to Hydra's launcher {launcher}, but run() works in this process; "
-            "use `mobench` in a shell."
+            f"This is a sweep or has the launcher {launcher}, but run() makes one job in this process; use "
+            "`mobench` in a shell."
         )
-    plain = schema.plain(config)
-    conveniences.check_single(plain)
-    return plain

@@ -4,7 +4,7 @@ Hydra promises no stability of them.
 Written for hydra-core 1.3.2 to 1.3.8 with omegaconf 2.3 (pyproject.toml), and tried with 1.4.0rc3 and
 omegaconf 2.4.1rc1 (`campaigns/prerelease.py`). With another version, read here first:
 
-- the class behind `hydra.main`, which takes its command line from `sys.argv` and drops what a sweep returns;
+- the class behind `hydra.main`, which takes its command line from `sys.argv` and reports errors its own way;
 - the loader of configurations, and the repository of its files;
 - the sweeper that expands `a=1,2`;
 - what Hydra keeps for a whole process: its store, its version, OmegaConf's resolvers;
@@ -16,17 +16,18 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import yaml
 from hydra import version
-from hydra._internal import config_loader_impl
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository
+from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path, get_args_parser
@@ -40,7 +41,6 @@ from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
 from hydra.errors import ConfigCompositionException, SearchPathException
 from hydra.plugins.config_source import ConfigResult
-from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf, base, open_dict
 from omegaconf.basecontainer import BaseContainer
@@ -48,6 +48,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from mobench.config import schema, searchpath
 from mobench.config.overrides import names_function, normalise
+from mobench.errors import ConfigError
 
 VERSION_BASE = "1.3"
 NAME = "mobench"  # of the program, in Hydra's own keys
@@ -72,31 +73,14 @@ LOGGING = {
 # a parse tree depends on its text alone and is only read; the grammar takes most of a millisecond for it
 base.parse = functools.lru_cache(maxsize=1024)(base.parse)
 
+MANY = 1000  # choices and files that are remembered; a choice takes about 100 kB
 Task = Callable[[DictConfig], Any]
-Sweep = Callable[[DictConfig, HydraContext, list[str]], Any]
+Single = Callable[[dict[str, Any]], int]
+Sweep = Callable[[DictConfig, HydraContext, list[str]], int]
+Stamp = tuple[int, int] | None  # time and size of a file
 
 
 # configurations
-
-
-@dataclass(frozen=True)
-class Base:
-    """The configuration that the files of a choice compose: with Hydra's own node, and without it.
-
-    Attributes:
-        stamps: times and sizes of the files that were read, and of all folders that hold others.
-    """
-
-    whole: DictConfig
-    job: DictConfig
-    stamps: dict[str, Stamp]
-
-    def is_fresh(self) -> bool:
-        """Returns whether the files would be read as they were: none has changed, come or gone."""
-        return all(_stamp(path) == stamp for path, stamp in self.stamps.items())
-
-
-Stamp = tuple[int, int] | None
 
 
 def _stamp(path: str) -> Stamp:
@@ -108,7 +92,7 @@ def _stamp(path: str) -> Stamp:
 
 
 class Files(ConfigRepository):
-    """Hydra's repository of files, which reads one again only if it has changed; Hydra's own never.
+    """Hydra's repository of files, which reads one again only if it has changed.
 
     Attributes:
         read: the stamps of the files that were read.
@@ -118,126 +102,145 @@ class Files(ConfigRepository):
         super().__init__(config_search_path)
         self.read: dict[str, Stamp] = {}
 
+    def __deepcopy__(self, memo: Any) -> Files:
+        return copy.copy(self)  # Hydra reads from a copy, whose stamps are wanted here
+
     def load_config(self, config_path: str) -> ConfigResult | None:
         """Returns the content of a file, a copy that may be changed; None if there is none."""
         source = self._find_object_source(config_path=config_path, object_type=ObjectType.CONFIG)
-        # by its name, as Hydra loads the classes of its sources a second time
-        scheme = None if source is None else source.scheme()
-        if source is None or scheme not in ("file", "pkg"):
+        folder = None if source is None else searchpath.folder(f"{source.scheme()}://{source.path}")
+        if source is None or folder is None:  # a node of Hydra's store, or a package in an archive
             return super().load_config(config_path)
-        key: tuple[Any, ...] = (source.path, source.provider, config_path)
-        if source.provider != "hydra":
-            folder = source.path if scheme == "file" else searchpath.folder(f"pkg://{source.path}")
-            if folder is None:  # a package in an archive
-                return super().load_config(config_path)
-            path = f"{folder}/{source._normalize_file_name(config_path)}"
-            self.read[path] = _stamp(path)
-            key += (self.read[path],)
+        path = f"{folder}/{source._normalize_file_name(config_path)}"
+        self.read[path] = _stamp(path)
+        key = (source.path, source.provider, config_path, self.read[path])
         if key not in _READ:
             if len(_READ) >= MANY:
                 _READ.clear()
-            _READ[key] = super().load_config(config_path)
+            try:
+                _READ[key] = super().load_config(config_path)
+            except (yaml.YAMLError, OmegaConfBaseException, ValueError, OSError) as error:
+                raise ConfigError(
+                    f"{path} cannot be read: {str(error).strip()}\nA file of a configuration is UTF-8 text "
+                    "with `key: value` lines; indent YAML with spaces, not tabs. `defaults` is a list with "
+                    "one entry per line, such as `- override /algorithm: epo`."
+                ) from error
         return copy.deepcopy(_READ[key])
 
 
 _READ: dict[tuple[Any, ...], ConfigResult | None] = {}
 
 
+@dataclass(frozen=True)
+class Base:
+    """The configuration that the files of a choice compose.
+
+    Attributes:
+        hydra: Hydra's own node, to be read only.
+        job: all else.
+        fixed: the plain values below each key at the top, where they depend on no other value.
+        stamps: those of the files that were read, and of all folders that hold others.
+    """
+
+    hydra: DictConfig
+    job: DictConfig
+    fixed: dict[str, Any]
+    stamps: dict[str, Stamp]
+
+    @classmethod
+    def of(cls, config: DictConfig, stamps: dict[str, Stamp]) -> Base:
+        """Splits a configuration as Hydra has composed it."""
+        hydra = config.hydra
+        with open_dict(config):
+            del config["hydra"]
+        values = OmegaConf.to_container(config, resolve=False)
+        assert isinstance(values, dict)
+        fixed = {str(k): v for k, v in values.items() if "${" not in str(v) and "???" not in str(v)}
+        return cls(hydra, config, fixed, stamps)
+
+    def is_fresh(self) -> bool:
+        """Returns whether the files would be read as they were: none has changed, come or gone."""
+        return all(_stamp(path) == stamp for path, stamp in self.stamps.items())
+
+    def with_values(self, values: list[Override]) -> dict[str, Any]:
+        """Returns the job's plain configuration with values that are set as Hydra sets them."""
+        keys = {override.key_or_group.split(".")[0] for override in values}
+        fixed = {key: value for key, value in self.fixed.items() if key not in keys}
+        if keys - self.fixed.keys() - {override.key_or_group for override in values}:
+            # a value may be set through an interpolation, anywhere
+            return _plain_with(values, copy.deepcopy(self.job), {})
+        nodes = cast(dict[str, Any], self.job._content)  # a copy of all would take most of the time
+        before = dict(nodes)
+        nodes.update({key: copy.deepcopy(nodes[key]) for key in keys & nodes.keys()})
+        try:
+            return _plain_with(values, self.job, fixed)
+        finally:
+            nodes.clear()
+            nodes.update(before)
+
+
+def _plain_with(values: list[Override], config: DictConfig, fixed: dict[str, Any]) -> dict[str, Any]:
+    try:
+        ConfigLoaderImpl._apply_overrides_to_config(values, config)
+    except OmegaConfBaseException as error:
+        raise ConfigCompositionException from error
+    return schema.plain(config, fixed)
+
+
 class Loader(ConfigLoaderImpl):
-    """Hydra's loader, which composes a configuration once for each choice of files in a process.
+    """Hydra's loader, which composes a job's configuration once for each choice of files in a process.
 
     Hydra sets the values of a command after all files, and no file sees them. So the configuration of the
     same files with other values is a copy with those values. All else is a part of the choice: groups, values
-    of Hydra's own node, sweeps.
+    of Hydra's own node.
     """
 
     def __init__(self, config_search_path: ConfigSearchPath) -> None:
         super().__init__(config_search_path)
-        self.repository = Files(config_search_path)
+        self.files = Files(config_search_path)
+        self.repository = self.files
 
     def load_configuration(
-        self,
-        config_name: str | None,
-        overrides: list[str],
-        run_mode: RunMode,
-        from_shell: bool = True,
-        validate_sweep_overrides: bool = True,
+        self, config_name: str | None, overrides: list[str], run_mode: RunMode, *args: Any, **kwargs: Any
     ) -> DictConfig:
-        """Returns the composed configuration of a command line, with Hydra's own node."""
-        parsed = parsed_overrides(overrides)
-        expanded = _with_user_problem(parsed)
-        base, values = self._base(config_name, expanded, run_mode, from_shell, validate_sweep_overrides)
-        config = copy.deepcopy(base.whole)
-        _set_values(config, values)
-        task = [override for override in parsed if not override.is_hydra_override()]
-        config.hydra.overrides.task = [override.input_line for override in task]
-        if hasattr(config_loader_impl, "get_overrides_dirname"):  # until 1.3
-            options = config.hydra.job.config.override_dirname
-            config.hydra.job.override_dirname = config_loader_impl.get_overrides_dirname(task, **options)
+        """Returns the configuration of a command line as Hydra composes it, with its own node."""
+        expanded = _with_user_problem(overrides)
+        config = super().load_configuration(config_name, expanded, run_mode, *args, **kwargs)
+        if expanded != overrides:  # what another process composes the job from
+            task = [override for override in parsed_overrides(overrides) if not override.is_hydra_override()]
+            config.hydra.overrides.task = [override.input_line for override in task]
         return config
 
-    def _parse_overrides_and_create_caching_repo(
-        self, config_name: str | None, overrides: list[str]
-    ) -> tuple[list[Override], CachingConfigRepository]:
-        """Does what Hydra's method does, but reads no override a second time."""
-        parsed = parsed_overrides(overrides)
-        repository = CachingConfigRepository(self.repository)
-        self.copied = cast(Files, repository.delegate)  # which Hydra reads in place of ours
-        self._process_config_searchpath(config_name, parsed, repository)
-        return parsed, repository
-
-    def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
-        """Returns the configuration of one job of a sweep, with Hydra's own node."""
-        overrides = [*master_config.hydra.overrides.hydra, *sweep_overrides]
-        name = master_config.hydra.job.config_name
-        config = self.load_configuration(name, overrides, RunMode.RUN)
-        OmegaConf.copy_cache(from_config=master_config, to_config=config)
-        return config
-
-    def job(self, config_name: str, overrides: Sequence[str]) -> tuple[DictConfig, DictConfig]:
-        """Returns the configuration of one job, and Hydra's own node of its files, to be read only."""
-        base, values = self._base(config_name, _with_user_problem(parsed_overrides(overrides)), RunMode.RUN)
-        config = copy.deepcopy(base.job)
-        _set_values(config, values)
-        return config, base.whole.hydra
-
-    def _base(
-        self,
-        config_name: str | None,
-        parsed: Sequence[Override],
-        run_mode: RunMode,
-        from_shell: bool = True,
-        validate: bool = True,
-    ) -> tuple[Base, list[Override]]:
-        """Returns what the choices among overrides compose, and the values that are to be set in it."""
-        sets = [self._is_value(override) for override in parsed]
-        values = [override for override, is_value in zip(parsed, sets, strict=True) if is_value]
-        choices = [str(o.input_line) for o, is_value in zip(parsed, sets, strict=True) if not is_value]
+    def job(self, overrides: Sequence[str]) -> tuple[dict[str, Any], DictConfig]:
+        """Returns the plain configuration of one job, and Hydra's own node, which is only read."""
+        parsed = parsed_overrides(_with_user_problem(overrides))
+        values: list[Override] = []
+        choices: list[str] = []
+        for override in parsed:
+            if self._is_value(override):
+                values.append(override)
+            else:
+                choices.append(str(override.input_line))
         folders = self._folders(choices)
-        key = (*folders, Path.cwd(), config_name, run_mode, validate, *choices)
-        known = _COMPOSED.get(key) if folders else None
-        if known is not None and known.is_fresh():
-            return known, values
-        stamps = _stamps(folders, choices)  # before they are read
-        whole = super().load_configuration(config_name, choices, run_mode, from_shell, validate)
-        job = copy.deepcopy(whole)
-        with open_dict(job):
-            del job["hydra"]
-        if len(_COMPOSED) >= MANY:
-            _COMPOSED.clear()
-        _COMPOSED[key] = Base(whole, job, stamps | self.copied.read)
-        return _COMPOSED[key], values
+        key = (*folders, Path.cwd(), *choices)
+        if not folders or key not in _COMPOSED or not _COMPOSED[key].is_fresh():
+            stamps = {inside: _stamp(inside) for top in folders for inside, _, _ in os.walk(top)}
+            self.files.read.clear()
+            whole = super().load_configuration(CONFIG, choices, RunMode.RUN)
+            if len(_COMPOSED) >= MANY:
+                _COMPOSED.clear()
+            _COMPOSED[key] = Base.of(whole, stamps | self.files.read)
+        return _COMPOSED[key].with_values(values), _COMPOSED[key].hydra
 
     def _is_value(self, override: Override) -> bool:
         """Returns whether an override only sets or removes a value of the job."""
+        key = override.key_or_group
         if override.is_hydra_override() or override.is_sweep_override() or override.package is not None:
             return False
-        return "." in override.key_or_group or not self.repository.group_exists(override.key_or_group)
+        return "[" not in key and ("." in key or not self.repository.group_exists(key))
 
     def _folders(self, choices: Sequence[str]) -> tuple[Path, ...]:
         """Returns the folders of the files that may be read; none where they are not known."""
-        if set(ConfigStore.instance().repo) - OWN_NODES:  # nodes of the user, which may change
-            return ()
         items = self.get_search_path().get_path()
         places = [str(item.path) for item in items if item.provider not in ("hydra", "schema")]
         folders = [searchpath.folder(place) for place in [*places, *searchpath.folder_names(choices)]]
@@ -245,42 +248,21 @@ class Loader(ConfigLoaderImpl):
 
 
 _COMPOSED: dict[tuple[Any, ...], Base] = {}
-MANY = 1000  # choices and files that are remembered; a choice takes about 100 kB
-OWN_NODES = {"hydra", "schema.yaml", "_dummy_empty_config_.yaml"}  # of Hydra's store, at the top
 
 
-def _stamps(folders: Sequence[Path], choices: Sequence[str]) -> dict[str, Stamp]:
-    """Returns the stamps of folders and of all in them: each changes when a file in it comes or goes."""
-    stamps: dict[str, Stamp] = {}
-    unread = [] if any("experiment" in choice for choice in choices) else ["experiment"]
-    for top in folders:
-        for folder, inside, _ in os.walk(top, followlinks=True):
-            stamps[folder] = _stamp(folder)
-            inside[:] = [name for name in inside if name not in unread]
-    return stamps
-
-
-def _with_user_problem(parsed: list[Override]) -> list[Override]:
+def _with_user_problem(overrides: Sequence[str]) -> list[str]:
     """Returns overrides with what `problem=file.py:make` stands for; of several problems the last counts."""
-    chosen = [o for o in parsed if o.key_or_group == "problem" and not o.is_sweep_override()]
-    by_function = [o for o in chosen if names_function(str(o.input_line))]
-    if not by_function:
-        return parsed
-    if chosen[-1] is not by_function[-1]:
-        return [o for o in parsed if o not in by_function]
+    chosen = [override for override in overrides if override.lstrip("+").startswith("problem=")]
+    by_function = [override for override in chosen if names_function(override)]
+    if not by_function or parsed_overrides(chosen[-1:])[0].is_sweep_override():
+        return list(overrides)
+    if chosen[-1] != by_function[-1]:
+        return [override for override in overrides if override not in by_function]
     from mobench.config import named  # torch, and the user's file
 
-    rest = [o for o in parsed if o not in chosen]
-    of_problem = named.overrides(str(by_function[-1].value()), {o.key_or_group for o in rest})
-    return [*parsed_overrides(normalise(of_problem)), *rest]
-
-
-def _set_values(config: DictConfig, values: list[Override]) -> None:
-    """Sets values in a composed configuration as Hydra does."""
-    try:
-        ConfigLoaderImpl._apply_overrides_to_config(values, config)
-    except OmegaConfBaseException as error:
-        raise ConfigCompositionException from error
+    rest = [override for override in overrides if override not in chosen]
+    keys = {str(override.key_or_group) for override in parsed_overrides(rest)}
+    return [*normalise(named.overrides(str(parsed_overrides(chosen[-1:])[0].value()), keys)), *rest]
 
 
 def parsed_overrides(overrides: Sequence[str]) -> list[Override]:
@@ -316,28 +298,32 @@ def added_folders(source: ConfigLoader) -> list[str]:
 @contextlib.contextmanager
 def apart() -> Iterator[None]:
     """Sets Hydra up as mobench's command line does, and restores the process' state of Hydra afterwards."""
-    # Hydra's plug-ins enter the store when they are first looked for, and have to stay there
-    Plugins.instance()
     store = ConfigStore.instance()
-    base = version.VersionBase.instance()
-    repository = store.repo
-    resolvers = dict(BaseContainer._resolvers)
-    before = base.version_base
-    store.repo = _groups_of(repository)
+    version_base = version.VersionBase.instance()
+    before = (store.repo, version_base.version_base, dict(BaseContainer._resolvers))
+    store.repo = _store()
     try:
-        register()
+        schema.register_resolver()
         set_version()
         yield
     finally:
-        store.repo = repository
-        base.version_base = before
+        store.repo, version_base.version_base, resolvers = before
         BaseContainer._resolvers.clear()
         BaseContainer._resolvers.update(resolvers)
 
 
-def _groups_of(repository: dict[str, Any]) -> dict[str, Any]:
-    """Returns a copy of the groups of Hydra's store; their nodes are never changed, only exchanged."""
-    return {k: _groups_of(v) if isinstance(v, dict) else v for k, v in repository.items()}
+@functools.cache
+def _store() -> dict[str, Any]:
+    """Returns Hydra's store with its plug-ins' nodes and mobench's, and none of a program around it."""
+    Plugins.instance()  # whose nodes enter the store when they are first looked for
+    store = ConfigStore.instance()
+    before = store.repo
+    store.repo = copy.deepcopy({name: before[name] for name in ("hydra", "_dummy_empty_config_.yaml")})
+    try:
+        register()
+        return store.repo
+    finally:
+        store.repo = before
 
 
 def set_version() -> None:
@@ -349,60 +335,37 @@ def set_version() -> None:
 def register() -> None:
     """Makes the schema, the resolver and the sweeper known to Hydra; may be called again."""
     schema.register_resolver()
-    _add(_entries(), ConfigStore.instance().repo)
-
-
-@functools.cache
-def _entries() -> dict[str, Any]:
-    """Returns mobench's nodes as Hydra's store has them; the store itself is as before."""
-    store = ConfigStore.instance()
-    before = store.repo
-    store.repo = {}
-    try:
-        store.store(name="schema", node=schema.Root)
-        store.store(group="hydra/sweeper", name="jobs", node={"_target_": SWEEPER, "params": None})
-        # a job would switch off what its sweeper switched on
-        for group in ("hydra/hydra_logging", "hydra/job_logging"):
-            store.store(group=group, name="sweepers", node=LOGGING)
-        return store.repo
-    finally:
-        store.repo = before
-
-
-def _add(groups: dict[str, Any], into: dict[str, Any]) -> None:
-    """Adds groups and their nodes to Hydra's store."""
-    for key, node in groups.items():
-        if isinstance(node, dict):
-            _add(node, into.setdefault(key, {}))
-        else:
-            into[key] = node
+    store: Any = ConfigStore.instance().store
+    if "replace" in inspect.signature(store).parameters:  # Hydra 1.4 warns of a second time
+        store = functools.partial(store, replace=True)
+    store(name="schema", node=schema.Root)
+    store(group="hydra/sweeper", name="jobs", node={"_target_": SWEEPER, "params": None})
+    # a job would switch off what its sweeper switched on
+    for group in ("hydra/hydra_logging", "hydra/job_logging"):
+        store(group=group, name="sweepers", node=LOGGING)
 
 
 # the command line
 
 
 def command(
-    arguments: Sequence[str],
-    folder: str,
-    single: Task,
-    sweep: Sweep,
-    asks: bool = True,
-) -> Any:
-    """Runs a command line as `hydra.main` does, but takes it as an argument.
-
-    The result is returned, and every exception reaches the caller.
+    arguments: Sequence[str], folder: str, single: Single, sweep: Sweep, worker: Task, asks: bool
+) -> int:
+    """Runs a command line as `hydra.main` does, but takes it as an argument; every error reaches the caller.
 
     Args:
         arguments: flags and overrides.
         folder: the configuration's.
-        single: runs one job; what it returns is returned.
-        sweep: runs a sweep, from its configuration, Hydra's context and the command's overrides.
+        single: runs one job in this process and returns the exit code.
+        sweep: runs a sweep of mobench's, from its configuration, Hydra's context and the command's overrides.
+        worker: runs one job of another sweeper.
         asks: whether a file may say that the command is a sweep, so that it has to be composed to find out.
     """
+    register()
     set_version()
     parser = get_args_parser()
     options = parser.parse_args(list(arguments))
-    path = create_config_search_path(_place(options.config_path) if options.config_path else folder)
+    path = create_config_search_path(folder)
     if options.config_dir is not None:
         added = Path(options.config_dir).absolute()
         if not added.is_dir():
@@ -410,57 +373,46 @@ def command(
         path.prepend(
             provider="command-line", path=f"file://{added}", anchor=SearchPathQuery(provider="schema")
         )
-    name = options.config_name or CONFIG
-    hydra = Hydra(task_name=NAME, config_loader=Loader(path))
+    source = Loader(path)
+    hydra = Hydra(task_name=NAME, config_loader=source)
     GlobalHydra.instance().initialize(hydra)
+    overrides = list(options.overrides)
     try:
         if options.hydra_help:
-            return hydra.hydra_help(config_name=name, args_parser=parser, args=options)
-        if options.cfg:
-            return hydra.show_cfg(name, options.overrides, options.cfg, options.package, options.resolve)
-        if options.shell_completion:
-            return hydra.shell_completion(name, options.overrides)
-        if options.info is not None:
-            return hydra.show_info(options.info, name, options.overrides)
-        overrides = list(options.overrides)
-        mode = _mode(hydra.config_loader, name, overrides) if asks else None
-        if mode is None or (options.multirun and mode is RunMode.RUN):
-            mode = RunMode.MULTIRUN if options.multirun else RunMode.RUN
-            overrides.append(f"hydra.mode={mode.name}")
-        if mode is RunMode.RUN:
-            return hydra.run(config_name=name, task_function=single, overrides=overrides).return_value
-        return _multirun(hydra, name, overrides, sweep)
+            hydra.hydra_help(config_name=CONFIG, args_parser=parser, args=options)
+        elif options.cfg:
+            hydra.show_cfg(CONFIG, overrides, options.cfg, options.package, options.resolve)
+        elif options.shell_completion:
+            hydra.shell_completion(CONFIG, overrides)
+        elif options.info is not None:
+            hydra.show_info(options.info, CONFIG, overrides)
+        elif options.multirun or (asks and _mode(hydra, overrides) is RunMode.MULTIRUN):
+            return _multirun(hydra, [*overrides, "hydra.mode=MULTIRUN"], sweep, worker)
+        else:
+            return single(source.job(overrides)[0])
+        return 0
     finally:
         GlobalHydra.instance().clear()
 
 
-def _mode(source: ConfigLoader, name: str, overrides: list[str]) -> RunMode | None:
+def _mode(hydra: Hydra, overrides: list[str]) -> RunMode | None:
     """Returns `hydra.mode` as files set it; None where none does, or one cannot be read."""
     try:
         # Hydra 1.4 itself looks only into the file at the top
-        config = source.load_configuration(name, overrides, RunMode.MULTIRUN, validate_sweep_overrides=False)
+        config = hydra.config_loader.load_configuration(
+            CONFIG, overrides, RunMode.MULTIRUN, validate_sweep_overrides=False
+        )
     except Exception:  # noqa: BLE001  whatever is wrong is said where the command is composed
         return None
     mode: RunMode | None = config.hydra.mode
     return mode
 
 
-def _place(path: str) -> str:
-    """Returns a folder as Hydra takes it; a relative path starts at the working folder."""
-    return path if "://" in path else str(Path(path).absolute())
-
-
-def sweeper_of(config: DictConfig, context: HydraContext, worker: Task) -> Sweeper:
-    """Returns the sweeper that a configuration names, another than mobench's."""
-    return Plugins.instance().instantiate_sweeper(config=config, hydra_context=context, task_function=worker)
-
-
-def _multirun(hydra: Hydra, name: str, overrides: list[str], sweep: Sweep) -> Any:
-    """Does what `Hydra.multirun` does, with `sweep` in place of the sweeper."""
-    config = hydra.compose_config(name, overrides, RunMode.MULTIRUN, with_log_configuration=True)
-    callbacks = Callbacks(config)
-    callbacks.on_multirun_start(config=config, config_name=name)
-    context = HydraContext(config_loader=hydra.config_loader, callbacks=callbacks)
-    result = sweep(config, context, [str(override) for override in config.hydra.overrides.task])
-    callbacks.on_multirun_end(config=config, config_name=name)
-    return result
+def _multirun(hydra: Hydra, overrides: list[str], sweep: Sweep, worker: Task) -> int:
+    """Runs a sweep: mobench's own here, any other by Hydra."""
+    config = hydra.compose_config(CONFIG, overrides, RunMode.MULTIRUN, with_log_configuration=True)
+    if config.hydra.sweeper["_target_"] != SWEEPER:
+        hydra.multirun(CONFIG, worker, overrides)
+        return 0
+    context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks(config))
+    return sweep(config, context, [str(override) for override in config.hydra.overrides.task])

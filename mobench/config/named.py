@@ -51,15 +51,15 @@ def overrides(choice: str, keys: Collection[str]) -> list[str]:
         ConfigError: there is no such function, it fails, or its problem cannot be identified.
     """
     place, _, name = (choice, "", "") if choice.endswith(".py") else choice.rpartition(":")
-    path = Path(place).expanduser().resolve()
-    if path.suffix != ".py":
-        problem, code = _made(choice, place, name, None)
-    elif path.is_file():
-        status = path.stat()  # a file that has changed is read again, what it imports is not
-        problem, code = _made(choice, str(path), name, (status.st_mtime_ns, status.st_size))
-    else:
-        near = suggest(path.name, sorted(file.name for file in path.parent.glob("*.py")))
-        raise ConfigError(f"problem={choice}: there is no file {path}.{near}")
+    stamp = None
+    if place.endswith(".py"):
+        path = Path(place).expanduser().resolve()
+        if not path.is_file():
+            near = suggest(path.name, sorted(file.name for file in path.parent.glob("*.py")))
+            raise ConfigError(f"problem={choice}: there is no file {path}.{near}")
+        place = str(path)
+        stamp = path.stat().st_mtime_ns, path.stat().st_size  # a file that has changed is read again
+    problem, code = _made(choice, place, name, stamp)
     keep(code, problem.functions)
     return problem.overrides(code, keys)
 

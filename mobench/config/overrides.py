@@ -15,7 +15,7 @@ _PREFERENCES = re.compile(r"^preferences\.(count|rays_deg|weights|simplex_steps)
 TAKEN_BACK = ("rays_deg", "weights", "simplex_steps")  # ways to set preferences, which `count` takes back
 _WAYS = re.compile(r"^preferences(?:=\d|\.(?:count|rays_deg|weights|simplex_steps)=(?!null$))")
 _NO_CHOICE = re.compile(
-    r"^(problem|oracle|algorithm|constraint|space|protocol|hardware|scale|logger)=(null|[\d.+-]*)$"
+    r"^(problem|oracle|algorithm|constraint|space|protocol|hardware|scale|logger)=(null|[\d.+-]+|\[.*\])$"
 )
 _FOLDER = re.compile(r"^\+{0,2}hydra\.run\.dir=")
 _ADDED = re.compile(r"^\+(cross\.)")
@@ -23,13 +23,7 @@ _ADDED = re.compile(r"^\+(cross\.)")
 HARMLESS = ("experiment", "scale", "logger", "rerun", "progress", "checkpoint", "data_root", "hydra")
 # values of `hardware` that are part of a job's identity
 IDENTIFYING = ("hardware.part", "hardware.tf32")
-_SEVERAL = re.compile(r"(problem|oracle|algorithm|constraint|space)=\[(.*)\]")
 _COUNT = re.compile(r"^preferences=(\d[\d,]*)$")
-
-
-def _group_of(word: str) -> str | None:
-    """The group that has a choice of this name, of those that a job is made of."""
-    return next((group for group in ("problem", "algorithm", "protocol") if word in choices(group)), None)
 
 
 def normalise(overrides: Sequence[str]) -> list[str]:
@@ -39,9 +33,6 @@ def normalise(overrides: Sequence[str]) -> list[str]:
     constructor parameter is settable although its YAML file leaves it out; whether it exists is decided by
     `mobench.jobs.config`, which knows the constructor.
     """
-    if bare := {o: g for o in overrides if "=" not in o and (g := _group_of(o)) is not None}:
-        meant = " ".join(f"{group}={name}" for name, group in bare.items())
-        raise ConfigError(f"{' '.join(bare)}: names need their key; write {meant}.")
     out = []
     keys = {o.partition("=")[0] for o in overrides}
     ways = [o for o in overrides if _WAYS.match(o)]
@@ -60,12 +51,8 @@ def normalise(overrides: Sequence[str]) -> list[str]:
         override = _ADDED.sub(r"\1", override)
         if match := _NO_CHOICE.match(override):
             raise ConfigError(
-                f"{override} is not a valid choice; choose one of {', '.join(choices(match[1]))}."
-            )
-        if match := _SEVERAL.fullmatch(override):
-            raise ConfigError(
-                f"{override} names several; a job has one {match[1]}. "
-                f"Write mobench -m {match[1]}={match[2]} for a job with each."
+                f"{override} is not a valid choice; choose one of {', '.join(choices(match[1]))}. "
+                f"mobench -m {match[1]}=A,B runs a job with each."
             )
         if override.startswith("preferences=["):
             raise ConfigError(

@@ -5,6 +5,7 @@ Nothing here needs torch, so that `mobench --help` is quick.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 import os
@@ -209,14 +210,21 @@ def choices(group: str, *extra: Path, alone: bool = False) -> list[str]:
     return sorted(names)
 
 
-def plain(cfg: DictConfig) -> dict[str, Any]:
+def plain(cfg: DictConfig, fixed: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Returns the resolved configuration, without Hydra's own node, as nested dicts and lists.
+
+    Args:
+        fixed: values of keys at the top that are known already.
 
     Raises:
         ConfigError: an interpolation that cannot be resolved, or a key that is missing or unknown.
     """
+    known_values = fixed or {}
     try:
-        out: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+        out = {
+            key: copy.deepcopy(known_values[key]) if key in known_values else _plain_value(cfg[key])
+            for key in map(str, cfg)
+        }
     except OmegaConfBaseException as error:
         raise ConfigError(f"The configuration cannot be resolved: {error}") from error
     keys = [f.name for f in dataclasses.fields(Root)]
@@ -231,6 +239,12 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
             # a + on the command line adds keys that the schema does not know
             raise ConfigError(f"{key} is unknown; known keys are {', '.join(known)}.{suggest(key, known)}")
     return out
+
+
+def _plain_value(value: Any) -> Any:
+    if OmegaConf.is_config(value):
+        return OmegaConf.to_container(value, resolve=True, throw_on_missing=True)
+    return value
 
 
 # fields of classes that jobs have stored and that are gone, at the value that is now the only one

@@ -54,21 +54,13 @@ def folder(name: str) -> Path | None:
 
 
 def _package(name: str) -> Path | None:
-    """Returns the folder of a package, `my_package.conf` or `my_package/conf`.
-
-    Its last parts may be folders without Python in them.
-    """
-    parts = [part for part in name.replace("/", ".").split(".") if part]
-    for length in range(len(parts), 0, -1):
-        try:
-            spec = importlib.util.find_spec(".".join(parts[:length]))
-        except (ImportError, ValueError):
-            continue
-        for place in (spec.submodule_search_locations or []) if spec else []:
-            path = Path(place, *parts[length:])
-            if path.is_dir():
-                return path
-    return None
+    """Returns the folder of a package, `my_package.conf` or `my_package/conf`."""
+    try:
+        spec = importlib.util.find_spec(name.replace("/", ".").strip("."))
+    except (ImportError, ValueError):
+        return None
+    places = (spec.submodule_search_locations if spec else None) or []
+    return next((path for path in map(Path, places) if path.is_dir()), None)
 
 
 def folders(arguments: Sequence[str]) -> list[Path]:

@@ -29,7 +29,7 @@ import yaml
 from mobench.comparison import rows
 from mobench.comparison.trials import STUDIES, Budget, Setting, reported_seeds, trials, tuning_seeds
 from mobench.config.schema import conf_dir
-from mobench.errors import CompatibilityError, ConfigError, suggest
+from mobench.errors import CompatibilityError, ConfigError, choose
 from mobench.sweep import grid
 from mobench.system import forms
 
@@ -170,15 +170,12 @@ def _key(compose: Compose, overrides: list[str]) -> str:
 
 
 def _check(table: Mapping[str, Any], known: Sequence[str]) -> None:
-    """Raises ConfigError for what is not there, or has another form."""
-    boards = forms.mapping("cross.boards", table.get("boards"))
+    """Raises ConfigError for what is not there, or is not by the rules of the protocol."""
+    boards = table.get("boards")
     if not boards:
         raise ConfigError("cross has no boards: add +experiment=cross/zoo, which has them.")
-    for name, node in boards.items():
-        forms.mapping(f"cross.boards.{name}", node)
     for key in table:
-        if key not in KEYS:
-            raise ConfigError(f"cross.{key} is unknown; choose from {', '.join(KEYS)}.{suggest(key, KEYS)}")
+        choose("cross", key, KEYS)
     if table.get("version") != rows.VERSION:
         raise ConfigError(
             f"cross.version={table.get('version')}, but this code computes rows of version {rows.VERSION} "
@@ -189,10 +186,9 @@ def _check(table: Mapping[str, Any], known: Sequence[str]) -> None:
             f"cross.replication={table['replication']} must be 0 or 1: the protocol has one replication."
         )
     ruled = yaml.safe_load((conf_dir() / "experiment" / "cross" / "zoo.yaml").read_text())["cross"]["boards"]
-    changed = [name for name, node in boards.items() if node != ruled.get(name)]
-    if changed:
+    if boards != ruled:
         raise ConfigError(
-            f"cross.boards.{changed[0]} differs from conf/experiment/cross/zoo.yaml. Budgets and problems "
+            "cross.boards differs from conf/experiment/cross/zoo.yaml. Budgets and problems "
             "are rules of the protocol (docs/protocol.md), and rows under other rules do not belong beside "
             "the kept ones. cross.algorithms, cross.only and cross.ranges can be set."
         )
@@ -202,11 +198,6 @@ def _check(table: Mapping[str, Any], known: Sequence[str]) -> None:
             f"cross.algorithms={forms.shown(wanted)} must be 'kept', 'all' or a list of algorithms."
         )
     for name in [] if isinstance(wanted, str) else wanted:
-        if name not in known:
-            raise ConfigError(
-                f"cross.algorithms: {name!r} is unknown; choose from {', '.join(known)}."
-                f"{suggest(str(name), known)}"
-            )
+        choose("cross.algorithms", name, known)
     for name in forms.texts("cross.only", table.get("only") or []):
-        if name not in boards:
-            raise ConfigError(f"cross.only: {name!r} is unknown; choose from {', '.join(boards)}.")
+        choose("cross.only", name, list(boards))

@@ -41,26 +41,18 @@ def draw(plan: Plan) -> bool:
         if not online:
             drawn_config["logger"] = {**config["logger"], "name": "local"}
         drawings.append((id, drawn_config, folders, plan.commands[id]))
-    apart = not online and worthwhile(len(drawings))
-    drawn = in_processes(_drawn, drawings) if apart else [_drawn(drawing) for drawing in drawings]
-    return all(drawn)
-
-
-def worthwhile(count: int) -> bool:
-    """Returns whether so many artifacts are drawn by several processes."""
-    return count >= MANY and _processes() > 1
-
-
-def _processes() -> int:
-    return min(os.cpu_count() or 1, MOST_DRAWERS)
+    return all([_drawn(drawing) for drawing in drawings] if online else in_processes(_drawn, drawings))
 
 
 def in_processes(draw_one: Callable[[T], bool], of: Sequence[T]) -> list[bool]:
-    """Returns `draw_one` of each, computed in several processes: seconds each, most of them in matplotlib.
+    """Returns `draw_one` of each; many take several processes: seconds each, most of them in matplotlib.
 
     The processes are spawned: torch's threads do not survive a fork.
     """
-    with ProcessPoolExecutor(_processes(), mp_context=multiprocessing.get_context("spawn")) as pool:
+    processes = min(os.cpu_count() or 1, MOST_DRAWERS)
+    if len(of) < MANY or processes == 1:
+        return [draw_one(each) for each in of]
+    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
         return list(pool.map(draw_one, of))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import time
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor
 from typing import Any
@@ -129,28 +128,25 @@ def _of_parts(job: Planned, parts: list[Planned], outcomes: dict[str, Outcome]) 
 
 
 def _until_answered(jobs: list[Planned], adapter: Adapter, say: Say) -> list[Outcome]:
-    """Launch jobs, and again those whose workers died."""
+    """Launches jobs, and again those whose workers died."""
     outcomes: dict[str, Outcome] = {}
-    tries: Counter[str] = Counter()
-    groups = [jobs]
-    while groups:
-        group = groups.pop(0)
+    left = jobs
+    retries = max(job.config["hardware"]["retries"] for job in jobs)
+    for attempt in range(retries + 1):
+        # a pool's jobs are all lost with one worker: the last time no job fails for another one
+        alone = adapter.pooled and 0 < attempt == retries
         began = time.time()
-        answers = _launched(group, adapter)
-        outcomes |= {outcome.key: outcome for outcome in answers}
-        lost = [job for job, o in zip(group, answers, strict=True) if isinstance(o, Lost)]
-        # all of a pool's jobs are lost with one worker: those that had begun are suspects
-        begun = [job for job in lost if job.folder.status().get("time", 0.0) >= began] or lost
-        tries.update(job.folder.key for job in begun)
-        left = {job.folder.key: job.config["hardware"]["retries"] - tries[job.folder.key] for job in lost}
-        # the last time they run alone, so that no job fails for another one
-        alone = [[job] for job in lost if left[job.folder.key] == 0 and job in begun and adapter.pooled]
-        together = [job for job in lost if left[job.folder.key] >= 0 and [job] not in alone]
-        groups += [g for g in (together, *alone) if g]
-        if groups and lost:
-            gone = "killed, out of memory or because of a machine failure"
-            jobs_lost = f"{len(lost)} jobs lost their worker" if len(lost) > 1 else "1 job lost its worker"
-            say(f"{jobs_lost} ({gone}); relaunched: {len(together) + len(alone)}")
+        for group in [[job] for job in left] if alone else [left]:
+            outcomes |= {outcome.key: outcome for outcome in _launched(group, adapter)}
+        left = [job for job in left if isinstance(outcomes[job.folder.key], Lost)]
+        if not left:
+            break
+        if attempt < retries:
+            say(
+                f"{len(left)} of {len(jobs)} jobs lost their worker (killed, out of memory or because of a "
+                "machine failure) and are launched again"
+            )
+        left.sort(key=lambda job: job.folder.status().get("time", 0.0) >= began)  # the suspects last
     return list(outcomes.values())
 
 
@@ -185,42 +181,6 @@ def outcome(answer: Any, job: Planned, began: float) -> Outcome:
             answer = f"{type(error).__name__}: {error}"
     if isinstance(answer, Outcome):
         return answer
-    written = _written(job, began)
-    return _unanswered(answer, job) if written is None else written
-
-
-def _unanswered(answer: Any, job: Planned) -> Outcome:
-    """The outcome of a job of which neither its worker nor its folder says anything but this."""
-    text = str(answer)
-    last = text.strip().splitlines()[-1] if text.strip() else ""
-    if isinstance(answer, Exception):
-        cancelled = "state: CANCELLED" in text
-        text = f"{type(answer).__name__}: {last}"
-        if (isinstance(answer, BrokenExecutor) or _uncompleted(answer)) and not cancelled:
-            return Lost(
-                job.folder.key, "failed", job.folder.path, error=f"its worker died ({text})", title=job.title
-            )
-        text = "it was cancelled (scancel)" if cancelled else f"the launcher failed ({text})"
-    if "timed-out too many times" in text:
-        text = f"it timed out too often; raise hydra.launcher.max_num_timeout or timeout_min. {last}"
-    return failed(job.folder, text, job.title)
-
-
-def _uncompleted(error: Exception) -> bool:
-    """Returns whether submitit found no result of a job; without submitit there is no such error.
-
-    A job that raised, and a command of Slurm's that failed, such as sbatch without a controller, are no dead
-    workers.
-    """
-    try:
-        from submitit.core.utils import FailedJobError, UncompletedJobError
-    except ImportError:
-        return False
-    return isinstance(error, UncompletedJobError) and not isinstance(error, FailedJobError)
-
-
-def _written(job: Planned, began: float) -> Outcome | None:
-    """Returns the state of the job's folder in this sweep: done, failed, or nothing."""
     folder = job.folder
     status = folder.status()
     now = float(status.get("time", 0.0)) >= began
@@ -228,4 +188,25 @@ def _written(job: Planned, began: float) -> Outcome | None:
         return finished(folder, title=job.title)
     if status["status"] == "failed" and now:
         return failed(folder, str(status.get("error")), job.title)
-    return None
+    if not isinstance(answer, Exception):
+        return failed(folder, str(answer), job.title)
+    text = f"{type(answer).__name__}: {(str(answer).strip().splitlines() or [''])[-1]}"
+    if _is_death(answer):
+        return Lost(folder.key, "failed", folder.path, error=f"its worker died ({text})", title=job.title)
+    return failed(folder, f"the launcher failed ({text})", job.title)
+
+
+def _is_death(error: Exception) -> bool:
+    """Returns whether an error says that a worker left no answer, and nobody cancelled its job.
+
+    A job that raised, and a command of Slurm's that failed, such as sbatch without a controller, are no dead
+    workers.
+    """
+    if isinstance(error, BrokenExecutor):
+        return True
+    try:
+        from submitit.core.utils import FailedJobError, UncompletedJobError
+    except ImportError:
+        return False
+    uncompleted = isinstance(error, UncompletedJobError) and not isinstance(error, FailedJobError)
+    return uncompleted and "state: CANCELLED" not in str(error)

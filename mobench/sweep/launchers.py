@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 from hydra.core.plugins import Plugins
@@ -36,9 +35,8 @@ class Adapter:
     far: ClassVar[bool] = False
     pooled: ClassVar[bool] = False
 
-    def __init__(self, launcher: Any, config: DictConfig) -> None:
+    def __init__(self, launcher: Any) -> None:
         self.launcher = launcher
-        self.config = config
 
     def at_once(self, jobs: int) -> int:
         """Returns how many of the jobs run beside each other on one machine."""
@@ -71,8 +69,8 @@ class Joblib(Adapter):
 
     pooled = True
 
-    def __init__(self, launcher: Any, config: DictConfig) -> None:
-        super().__init__(launcher, config)
+    def __init__(self, launcher: Any) -> None:
+        super().__init__(launcher)
         self.started_for: int | None = None  # number of jobs at once that the workers were started with
 
     def at_once(self, jobs: int) -> int:
@@ -105,15 +103,12 @@ class Submitit(Adapter):
         os.environ["SUBMITIT_PREEMPT_SIGNAL"] = jobs[0].config["checkpoint"]["signal"]
 
     def launch(self, overrides: Sequence[list[str]]) -> Sequence[Any]:
-        executor = self._executor()
-        folder = Path(str(self.config.hydra.sweep.dir))
-        folder.mkdir(parents=True, exist_ok=True)
         state = Singleton.get_state()
         calls = [
             (list(job), "hydra.sweep.dir", number, f"job_id_for_{number}", state)
             for number, job in enumerate(overrides)
         ]
-        jobs = executor.map_array(self.launcher, *zip(*calls, strict=True))
+        jobs = self._executor().map_array(self.launcher, *zip(*calls, strict=True))
         return [_answer(job) for job in jobs]
 
     def _executor(self) -> Any:
@@ -179,7 +174,7 @@ def adapter_of(config: DictConfig, context: HydraContext, worker: TaskFunction) 
     launcher = Plugins.instance().instantiate_launcher(
         hydra_context=context, task_function=worker, config=config
     )
-    return ADAPTERS.get(str(config.hydra.launcher["_target_"]), Adapter)(launcher, config)
+    return ADAPTERS.get(str(config.hydra.launcher["_target_"]), Adapter)(launcher)
 
 
 def _answer(job: Any) -> Any:

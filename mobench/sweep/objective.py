@@ -1,19 +1,17 @@
-"""The numbers that a job returns to a sweeper of somebody else's, e.g. `hydra/sweeper=optuna`.
+"""The number that a job returns to a sweeper of somebody else's, e.g. `hydra/sweeper=optuna`.
 
     objective=null (hypervolume)   mean over seeds of the hypervolume of what all preferences reached
     objective=f_1                  mean over runs of a column of final.csv
-    objective=[f_1,f_2]            several, for sweepers that take several
 
-All are of the first output rule's rows. A run that diverged, or whose subproblems failed, is never left out
-in silence: the hypervolume loses its point, and a column has its worst value, inf where the sweeper minimizes
-and -inf where it maximizes (NaN where it does not say). A job that fails has the worst values, too, since an
+It is of the first output rule's rows. A run that diverged, or whose subproblems failed, is never left out in
+silence: the hypervolume loses its point, and a column has its worst value, inf where the sweeper minimizes
+and -inf where it maximizes (NaN where it does not say). A job that fails has the worst value, too, since an
 error would end the sweeper.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,17 +25,11 @@ from mobench.jobs.run import run
 from mobench.jobs.store import JobFolder
 
 HYPERVOLUME = "hypervolume"
-WAIT = 0.2  # seconds between looks at a job that another worker runs
 WORST = {"minimize": math.inf, "maximize": -math.inf}
 
 
-def of_job(
-    config: dict[str, Any], sweeper: Mapping[str, Any], overrides: Sequence[str]
-) -> tuple[float | list[float], str]:
-    """Runs one job of another sweeper.
-
-    Returns:
-        The number that the sweeper asks for, or a list if `objective` is one; and a line for a person.
+def of_job(config: dict[str, Any], sweeper: Mapping[str, Any], overrides: Sequence[str]) -> tuple[float, str]:
+    """Runs one job of another sweeper; returns the number that it asks for, and a line for a person.
 
     Raises:
         ConfigError, CompatibilityError: what can be known before the job runs, such as a list of jobs, no
@@ -49,26 +41,15 @@ def of_job(
             "sweepers vary the keys of a single job; give these on the command line "
             "or in an experiment file without jobs."
         )
-    wanted = config["objective"] or HYPERVOLUME
-    names = [wanted] if isinstance(wanted, str) else wanted
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ConfigError(
-            f"objective={wanted} must be hypervolume, a column of final.csv, or a list of such names."
-        )
-    direction = sweeper.get("direction")
-    directions = (
-        direction if isinstance(direction, Sequence) and not isinstance(direction, str) else [direction]
-    )
-    towards = [str(getattr(d, "name", d)) for d in (directions if direction is not None else names)]
-    if len(towards) != len(names):
-        raise ConfigError(
-            f"hydra.sweeper.direction has {len(towards)} entries, but objective has {len(names)}; "
-            "give one direction for each."
-        )
+    name = config["objective"] or HYPERVOLUME
+    if not isinstance(name, str):
+        raise ConfigError(f"objective={name} must be hypervolume or a column of final.csv.")
     job = make_job(config)
     job.check()
-    if HYPERVOLUME in names:
-        if towards[names.index(HYPERVOLUME)] == "minimize":
+    direction = sweeper.get("direction")
+    direction = str(getattr(direction, "name", direction))  # optuna's is an enumeration
+    if name == HYPERVOLUME:
+        if direction == "minimize":
             raise ConfigError(
                 "objective=hypervolume must be maximized, but hydra.sweeper.direction is minimize. Set "
                 "hydra.sweeper.direction=maximize, or choose objective=COLUMN, e.g. objective=f_1."
@@ -76,32 +57,22 @@ def of_job(
         if (reason := hypervolume_fault(job)) is not None:
             raise ConfigError(
                 f"objective=hypervolume is not available: {reason}. Choose a column of final.csv, e.g. "
-                f"objective=f_1, or a list, objective=[f_1,f_2]."
+                "objective=f_1."
             )
     outcome = run(job)
-    # a trial beside this one is the same job
-    while outcome.status == "failed" and JobFolder(outcome.folder).held:
-        time.sleep(WAIT)
-        outcome = run(job)
     title = as_typed([o for o in overrides if not o.startswith("hydra")])
-    pairs = list(zip(names, towards, strict=True))
+    worst = 0.0 if name == HYPERVOLUME else WORST.get(direction, math.nan)
     if outcome.status == "failed":
-        numbers = [0.0 if name == HYPERVOLUME else WORST.get(toward, math.nan) for name, toward in pairs]
-        words = f"{title} failed: {outcome.error}\n  rows and status: {outcome.folder}"
-    else:
-        folder = JobFolder(outcome.folder)
-        numbers = [value(folder, name, toward) for name, toward in pairs]
-        values = ", ".join(f"{name} {number:.6g}" for name, number in zip(names, numbers, strict=True))
-        rows = folder.final()
-        status = rows.loc[rows["output"] == rows["output"].iloc[0], "status"]
-        lost = status[status != "done"].value_counts().items()
-        ended = ", ".join(f"{count} of {len(status)} runs {how}" for how, count in lost)
-        words = f"{title}: {values}{f' ({ended})' if ended else ''}; {outcome.folder}"
-    return (numbers if isinstance(wanted, list) else numbers[0]), words
+        return worst, f"{title} failed: {outcome.error}\n  rows and status: {outcome.folder}"
+    number, lost = value(JobFolder(outcome.folder), name)
+    if name != HYPERVOLUME and (lost or not math.isfinite(number)):
+        number = worst
+    ended = f" ({lost} runs are lost)" if lost else ""
+    return number, f"{title}: {name} {number:.6g}{ended}; {outcome.folder}"
 
 
-def value(folder: JobFolder, name: str, direction: str | None = None) -> float:
-    """Returns one number of a finished job.
+def value(folder: JobFolder, name: str) -> tuple[float, int]:
+    """Returns one number of a finished job, and how many of its runs came to no end.
 
     Raises:
         ConfigError: final.csv has no such column of numbers; with those that it has.
@@ -109,14 +80,13 @@ def value(folder: JobFolder, name: str, direction: str | None = None) -> float:
     rows = folder.final()
     output = rows["output"].iloc[0]
     rows = rows[rows["output"] == output]
+    lost = int((rows["status"] != "done").sum())
     if name == HYPERVOLUME:  # a seed from which no run came back has none, and counts 0
-        return sum(folder.meta()["hypervolume"][output].values()) / rows["seed"].nunique()
+        return sum(folder.meta()["hypervolume"][output].values()) / rows["seed"].nunique(), lost
     numbers = [column for column in rows.columns if pd.api.types.is_numeric_dtype(rows[column])]
     if name not in numbers:
         known = [HYPERVOLUME, *(column for column in numbers if column not in ("run", "seed"))]
         raise ConfigError(
             f"objective={name!r} is not a column; choose one of {', '.join(known)}.{suggest(name, known)}"
         )
-    mean = float(rows[name].mean(skipna=False))
-    done = (rows["status"] == "done").all()
-    return mean if done and math.isfinite(mean) else WORST.get(str(direction), math.nan)
+    return float(rows[name].mean(skipna=False)), lost

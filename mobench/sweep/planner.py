@@ -49,7 +49,7 @@ def plan(command: Sequence[str]) -> Plan:
     Raises:
         ConfigError, CompatibilityError: with the command line's messages.
     """
-    with compose.hydra_errors(command), compose.ALONE, hydra_adapter.apart():
+    with compose.hydra_errors(), compose.ALONE, hydra_adapter.apart():
         overrides, _ = expand_experiments(normalise(command), searchpath.experiments(command))
         loader = hydra_adapter.loader(str(conf_dir()))
         config = loader.load_configuration(hydra_adapter.CONFIG, overrides, RunMode.MULTIRUN)
@@ -120,9 +120,8 @@ class Planner:
         folder = str(self.composer.config.hydra.sweep.dir)
         if folder != ".":
             raise ConfigError(
-                f"hydra.sweep.dir={folder} has no effect: jobs are stored in $MOBENCH_OUTPUTS/runs (default: "
-                "outputs/runs), named after their settings. Choose another location with "
-                "MOBENCH_OUTPUTS=FOLDER."
+                f"hydra.sweep.dir={folder} has no effect on where jobs are stored; set "
+                "MOBENCH_OUTPUTS=FOLDER in front of the command."
             )
         combinations = self.composer.combinations(arguments)
         chosen = {o for command in combinations for o in command if key_of(o) == "experiment"}
@@ -141,10 +140,6 @@ class Planner:
     def _add(self, out: Plan, command: _Command) -> None:
         """Plans the jobs of one command."""
         config = command.config
-        if config["artifact"]["depicts"] not in (None, "data"):
-            raise ConfigError(
-                f"artifact.depicts must be 'data' or null, not {config['artifact']['depicts']!r}."
-            )
         if command.artifact is not None:
             _drawn_here(command.artifact, command.overrides)
             if command.artifact in out.artifacts:
