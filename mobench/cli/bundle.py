@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from mobench.errors import BundleError, MobenchError
-from mobench.system.console import fail, say
+from mobench.cli import one_message
+from mobench.errors import BundleError, ConfigError
+from mobench.system.console import say
 from mobench.system.files import write_atomic
 from mobench.system.paths import outputs_root
 
 SHOWN = 10  # artifacts that are listed
-FAULT = 2  # exit code of a bundle that is refused, or cannot be made
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
@@ -64,28 +64,10 @@ def _verify_parser() -> argparse.ArgumentParser:
     return parser
 
 
+@one_message
 def bundle(arguments: Sequence[str]) -> int:
     """Runs `mobench bundle ARGUMENTS` and returns the exit code."""
     args = _bundle_parser().parse_args(list(arguments))
-    try:
-        return _bundle(args)
-    except MobenchError as error:
-        return fail(str(error), FAULT)
-
-
-def verify(arguments: Sequence[str]) -> int:
-    """Runs `mobench verify ARGUMENTS` and returns the exit code."""
-    parser = _verify_parser()
-    args = parser.parse_args(list(arguments))
-    if args.rows < 0:
-        parser.error(f"--rows={args.rows} must be at least 0")
-    try:
-        return _verify(args)
-    except MobenchError as error:
-        return fail(str(error), FAULT)
-
-
-def _bundle(args: argparse.Namespace) -> int:
     from mobench.artifacts.freshness import others
     from mobench.bundle.archive import MANIFEST, digest, manifest, packed
     from mobench.bundle.build import build
@@ -111,7 +93,12 @@ def _bundle(args: argparse.Namespace) -> int:
     return 0
 
 
-def _verify(args: argparse.Namespace) -> int:
+@one_message
+def verify(arguments: Sequence[str]) -> int:
+    """Runs `mobench verify ARGUMENTS` and returns the exit code."""
+    args = _verify_parser().parse_args(list(arguments))
+    if args.rows < 0:
+        raise ConfigError(f"--rows={args.rows} must be at least 0.")
     from mobench.bundle.archive import digest, unpacked
 
     began = time.monotonic()
