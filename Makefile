@@ -158,7 +158,7 @@ prerelease: install  ## try coming versions of Hydra and OmegaConf in an environ
 learn2learn: install  ## build learn2learn for few-shot problems if `make install` could not (needs a C compiler)
 	$(BUILD_LEARN2LEARN)
 
-doctor: install  ## report what works on this machine and how to fix the rest: versions, devices, data, disk, locks, W&B, Slurm
+doctor: install  ## report what this machine has: versions, devices, data, a writable outputs folder
 	$(BIN)/mobench doctor
 
 clean:  ## remove generated outputs without asking (keeps data)

@@ -29,8 +29,10 @@ from pathlib import Path
 import pandas as pd
 
 from campaigns.tolerances import ROOT, git
+from mobench.artifacts.rows import JobRows
 from mobench.bundle.verify import IDENTICAL, INSIDE, NOT_RUN, OUTSIDE, rerun
 from mobench.comparison import rows
+from mobench.jobs.store import JobFolder
 from mobench.system.paths import results_root
 
 TABLE = ROOT / "experiments" / "kept_rows.csv"
@@ -58,9 +60,9 @@ def jobs(seconds: float) -> Iterator[dict[str, object]]:
     }
     data = os.environ.get("MOBENCH_DATA", str(ROOT / "data"))
     for key in sorted((key for key in took if took[key] <= seconds), key=took.__getitem__):
-        files = {f"runs/{key}/{path.name}": path.read_bytes() for path in (root / key).iterdir()}
-        number = len(pd.read_csv(root / key / "final.csv"))
-        results = rerun(files, {key: range(number)}, data, lambda line: None)
+        job = JobRows(JobFolder(root / key))
+        number = len(job.final)
+        results = rerun(job, range(number), data, lambda line: None)
         count = Counter(one.outcome for one in results)
         words = next((one.words for one in results if one.outcome in (OUTSIDE, NOT_RUN)), "")
         words = words or next((one.words for one in results if one.words), "")

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from mobench.bundle import archive, claims
+from mobench.bundle import archive, build
 from mobench.cli import bundle, flags
 from mobench.config.schema import Root, choices
 
@@ -128,7 +128,7 @@ def lines() -> list[str]:
         "keys of the configuration": list(keys(Root)),
         "choices": [f"{group}={name}" for group in GROUPS for name in choices(group)],
         "artifacts": [f"+experiment={name}" for name in choices("experiment")],
-        "formats": [f"claims.json {claims.FORMAT}", f"manifest.json {archive.FORMAT}"],
+        "formats": [f"claims.json {build.FORMAT}", f"manifest.json {archive.FORMAT}"],
     }
     out: list[str] = []
     for title, entries in sections.items():

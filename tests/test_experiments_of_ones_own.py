@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import mobench as api
-from mobench.cli import completion
 from mobench.errors import ConfigError
 from tests.conftest import REPOSITORY, Run
 
@@ -181,26 +180,5 @@ def test_the_files_of_the_documentation(
     assert methods == [{"epo"}, {"epo", "ls"}]
 
 
-def test_help_and_completion_know_them(mobench: Run, conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_help_knows_them(mobench: Run, conf: Path) -> None:
     assert "experiment/group: listed, swept" in mobench("--config-dir", str(conf), "--help").out
-    monkeypatch.setenv("COMP_LINE", f"mobench --config-dir {conf} +experiment=group/s")
-    assert mobench("-sc", "query=bash").out.strip() == "+experiment=group/swept"
-
-
-@pytest.mark.parametrize(
-    ("line", "suggestion"),
-    [
-        ("mobench bundle ferero/table1", "ferero/table1 ferero/table10 ferero/table11"),
-        ("mobench status mobl/th", "mobl/theory"),
-        # Hydra would print that it cannot parse the command's name, in the middle of the prompt
-        ("mobench verify out", ""),
-        ("mobench ver", "verify"),
-        ("mobench +experiment=ferero/fig3", "+experiment=ferero/fig3"),
-        ("mobench experiment=ferero/fig3,omd_tch/a", "experiment=ferero/fig3,omd_tch/all"),
-        ("mobench +exp", "+experiment="),
-        ("mobench algorithm=fe", None),  # Hydra's own
-    ],
-)
-def test_completion(line: str, suggestion: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COMP_LINE", line)
-    assert completion.answer(["query=bash"]) == suggestion

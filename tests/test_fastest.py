@@ -74,21 +74,6 @@ def test_a_stored_answer_that_is_none(cache: Path) -> None:
         fastest("q", ways([], new=0.0), CPU)
 
 
-def test_a_damaged_file_and_a_folder_that_cannot_be_written(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache.write_text("{")
-    with pytest.raises(StoreError, match="is damaged"):
-        fastest("q", ways([], quick=0.0), CPU)
-    cache.unlink()
-
-    def refuse(*_: object) -> None:
-        raise StoreError("read-only")
-
-    monkeypatch.setattr(module, "write_json", refuse)
-    assert fastest("q", ways([], slow=0.01, quick=0.0), CPU) == "quick"
-
-
 def test_answers_of_others_in_the_meantime_stay(cache: Path) -> None:
     """A process that asks waits for one that measures."""
     with ThreadPoolExecutor(4) as pool:

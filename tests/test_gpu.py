@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -622,47 +621,3 @@ def test_queued_work_is_training_time(
         monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: time.sleep(0.2))
         done = run_job(on_gpu(config), tmp_path)
     assert JobFolder(done.folder).meta()["seconds_train"] >= 0.2
-
-
-# locks
-
-
-def smi(folder: Path, *lines: str) -> None:
-    """A program that says what nvidia-smi would."""
-    folder.mkdir()
-    program = folder / "nvidia-smi"
-    program.write_text("#!/bin/sh\ncat <<END\n" + "\n".join(lines) + "\nEND\n")
-    program.chmod(0o755)
-
-
-def test_a_gpu_that_others_fill_is_left_to_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    smi(tmp_path / "bin", "GPU-a, 300", "GPU-b, 40000", "GPU-c, 70000")
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    assert gpu_lock.free_memory() == {"a": 300, "b": 40000, "c": 70000}
-    locks = tmp_path / "locks"
-    ids = ["a", "b", "c"]
-    with gpu_lock.take(ids, root=locks) as first, gpu_lock.take(ids, root=locks) as second:
-        assert (first, second) == (2, 1)  # from the most free memory on
-        stopped = RuntimeError("stop")
-
-        def sleep(_: float) -> None:
-            raise stopped
-
-        monkeypatch.setattr(gpu_lock, "time", SimpleNamespace(sleep=sleep))
-        with pytest.raises(RuntimeError, match="stop"), gpu_lock.take(ids, root=locks):
-            pass
-        assert "300 MiB on GPU a" in capsys.readouterr().err
-        with gpu_lock.take(["a"], root=locks, by_number=True) as gpu:  # by its number: the user's choice
-            assert gpu == 0
-
-
-def test_an_answer_of_nvidia_smi_that_cannot_be_read_is_no_reason_to_stop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    smi(tmp_path / "bin", "NVIDIA-SMI has failed")
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    assert gpu_lock.free_memory() == {}
-    with gpu_lock.take(["a"], root=tmp_path / "locks") as number:
-        assert number == 0

@@ -8,12 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from mobench.cli import keep as kept_rows
 from mobench.errors import StoreError
-from mobench.jobs.store import JobFolder
 from mobench.sweep.planner import Planner, Use
 from mobench.system.paths import results_root
 from tests.conftest import Run
@@ -103,15 +101,6 @@ def test_history_on_request_and_no_large_solutions(
     assert not {"history.parquet", "solutions.npz"} & {
         p.name for p in (results / "again" / "runs" / job.key).iterdir()
     }
-
-
-def test_histories_can_be_thinned(mobench: Run, results: Path) -> None:
-    first = mobench(*QUICK, "record.every=1")
-    kept_rows.keep(first.job, results, history=True, every=2)
-    thin = JobFolder(results / "runs" / first.job.key).history()
-    assert sorted(set(thin["step"])) == [0, 2, 4, 5]
-    whole = first.job.history()
-    pd.testing.assert_frame_equal(thin, whole[whole["step"].isin([0, 2, 4, 5])].reset_index(drop=True))
 
 
 def test_folders_of_data_stay_behind(

@@ -117,7 +117,7 @@ def test_what_belongs_into_the_wheel() -> None:
         "mobench/experiments/ferero/published/table1.csv",
         "mobench/report/templates/index.html",
         "mobench/__main__.py",
-        "mobench/bundle/claims.schema.json",
+        "mobench/bundle/about.md",
         "mobench/locks/full.txt",
     ):
         assert name in names

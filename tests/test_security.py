@@ -7,7 +7,6 @@ comes from others.
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import io
 import os
@@ -23,8 +22,6 @@ import pandas as pd
 import pytest
 
 from mobench.data import images
-from mobench.data.fewshot import load_fewshot
-from mobench.data.images import load_images
 from mobench.errors import DataError
 from tests.conftest import shell
 from tests.test_wandb import records
@@ -62,49 +59,6 @@ def test_a_pickle_of_python_2_is_read(tmp_path: Path) -> None:
     contents = images.unpickled(path, hashlib.md5(path.read_bytes()).hexdigest(), "")
     assert contents["data"].tolist() == [1, 2, 255]
     assert contents["labels"] == [5]
-
-
-@pytest.mark.parametrize("name", ["cifar10", "cifar100"])
-def test_a_file_exchanged_after_its_checksum_is_not_unpickled(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A writer in the data folder must not win a race against the check."""
-    from torchvision import datasets
-
-    class Trap:
-        def __reduce__(self) -> Any:
-            return os.mkdir, (str(tmp_path / "sprung"),)
-
-    kind = getattr(datasets, name.upper())
-    path = tmp_path / kind.base_folder / kind.train_list[0][0]
-    path.parent.mkdir()
-    images = np.zeros((100, 3072), dtype=np.uint8)
-    entry = {"data": images, **{key: list(range(100)) for key in ("labels", "fine_labels", "coarse_labels")}}
-    path.write_bytes(pickle.dumps(entry, protocol=2))
-    monkeypatch.setattr(kind, "train_list", [[path.name, hashlib.md5(path.read_bytes()).hexdigest()]])
-    monkeypatch.setattr(kind, "test_list", [])
-    right = hashlib.md5
-    exchanged = []
-
-    class Exchanging:
-        """hashlib.md5, whose result comes when the file has just been exchanged."""
-
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            self.sum = right(*arguments, **options)
-
-        def update(self, part: bytes) -> None:
-            self.sum.update(part)
-
-        def hexdigest(self) -> str:
-            path.write_bytes(pickle.dumps(Trap()))
-            exchanged.append(path)
-            return self.sum.hexdigest()
-
-    monkeypatch.setattr(hashlib, "md5", Exchanging)
-    with contextlib.suppress(TypeError, ValueError):  # no test images; what is made of the trap is no batch
-        (load_fewshot if name == "cifar100" else load_images)(name, tmp_path)
-    assert exchanged
-    assert not (tmp_path / "sprung").exists()
 
 
 # API keys

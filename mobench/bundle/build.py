@@ -1,19 +1,21 @@
-"""Makes a bundle of drawn artifacts."""
+"""Makes a bundle of drawn artifacts.
+
+One follows from a verdict to its numbers: in `claims.json`, `claims[i].jobs` are keys of `jobs`;
+`jobs[key].rows` is the file of its rows, `configuration` that of its settings, `commands` what runs it again.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from mobench.artifacts.drawing import tally
 from mobench.bundle.archive import document
-from mobench.bundle.claims import SCHEMA, claims_document
-from mobench.bundle.contents import Contents, Rows
+from mobench.bundle.contents import Contents, Drawn, Rows
 from mobench.system import provenance
 from mobench.system.paths import locks
 
+FORMAT = 1  # of claims.json
 LOCK = "full.txt"  # in `locks`
 README = Path(__file__).with_name("about.md")
 
@@ -30,69 +32,87 @@ def build(contents: Contents, history: bool = False) -> dict[str, bytes]:
         files |= drawn.files
     for job in contents.jobs.values():
         files |= job.files(history)
-    files["claims.json"] = document(claims_document(contents))
-    files[SCHEMA.name] = SCHEMA.read_bytes()
-    files["compute.json"] = document(_compute(contents))
+    files["claims.json"] = document(_claims_document(contents))
     files["environment/lock.txt"] = (locks() / LOCK).read_bytes()
-    files["environment/installed.txt"] = "\n".join([*provenance.installed(), ""]).encode()
-    files |= _code(contents)
+    files["code/version.json"] = document(_version(contents))
     commands = [drawn.command for drawn in contents.artifacts]
     files["commands.sh"] = "\n".join(["#!/usr/bin/env bash", "set -euo pipefail", *commands, ""]).encode()
     files["README.md"] = _readme(contents).encode()
     return files
 
 
-def _compute(contents: Contents) -> dict[str, Any]:
-    """Returns compute.json: time, memory, machine and precision of each job, as its meta.json has them.
-
-    Core-hours are wall time times threads, of the runs that are in the bundle, without earlier trials and
-    failed runs.
-    """
-    jobs = {key: _cost(job) for key, job in contents.jobs.items()}
+def _claims_document(contents: Contents) -> dict[str, Any]:
+    """Returns claims.json: every claim with the jobs that it rests on, and every job with its files."""
     return {
-        "core_hours": sum(job["core_hours"] for job in jobs.values()),
-        "gpu_hours": sum(job["gpu_hours"] for job in jobs.values()),
-        "wall_hours": sum(job["seconds"] for job in jobs.values()) / 3600,
-        "peak_memory_mib": max((job["peak_memory_mib"] or 0.0 for job in jobs.values()), default=0.0),
-        "devices": dict(Counter(job["device"] for job in jobs.values())),
-        "precisions": dict(Counter(job["precision"] for job in jobs.values())),
-        "not_counted": "trials before these runs, failed runs, and the drawing of figures",
-        "jobs": jobs,
+        "format": FORMAT,
+        "software": {
+            "name": "mobench",
+            "version": provenance.versions()["mobench"],
+            "commit": provenance.code()["git_sha"],
+        },
+        "artifacts": {drawn.id: _artifact(drawn) for drawn in contents.artifacts},
+        "claims": [_claim(drawn, claim) for drawn in contents.artifacts for claim in drawn.claims],
+        "jobs": {key: _job(job) for key, job in contents.jobs.items()},
     }
 
 
-def _cost(job: Rows) -> dict[str, Any]:
-    meta = job.meta
-    dtype = str(meta["dtype"])
+def _artifact(drawn: Drawn) -> dict[str, Any]:
+    origin = drawn.origin
     return {
-        "device": str(meta["device"]),
-        "threads": job.threads,
-        "jobs_at_once": meta.get("at_once"),
-        "seconds": job.seconds,
-        "core_hours": job.seconds * job.threads / 3600,
-        "gpu_hours": job.gpu_seconds / 3600,
-        "peak_memory_mib": meta.get("peak_memory_mib"),
-        "peak_gpu_memory_mib": meta.get("peak_gpu_memory_mib"),
-        "precision": f"{dtype}, products in tf32" if meta.get("tf32") else dtype,
+        "title": str(origin["title"]),
+        "scale": str(origin["scale"]),
+        "command": drawn.command,
+        "drawn": str(origin["date"]),
+        "jobs": drawn.jobs,
+        "files": sorted(drawn.files),
+        "notes": [str(note) for note in origin.get("notes") or []],
+        "also_shows": dict(origin.get("references") or {}),
     }
 
 
-def _code(contents: Contents) -> Mapping[str, bytes]:
-    """Returns the files with the version of the code and its changes."""
+def _claim(drawn: Drawn, claim: dict[str, Any]) -> dict[str, Any]:
+    """Returns a claim of the artifact; one that names no jobs rests on all of them."""
+    names = claim.get("jobs")
+    jobs = drawn.jobs if names is None else {name: drawn.jobs[name] for name in names}
+    keys = ("statement", "source", "published", "measured", "tolerance", "scale", "verdict", "reason")
+    return {
+        "artifact": drawn.id,
+        "id": claim["id"],
+        "kind": "check" if claim["source"] == "ours" else "claim",
+        **{key: claim[key] for key in keys},
+        "timed": bool(claim.get("timed")),
+        "jobs": sorted(set(jobs.values())),
+    }
+
+
+def _job(job: Rows) -> dict[str, Any]:
+    identity = job.meta["identity"]
+    return {
+        "rows": f"{job.base}/final.csv",
+        "count": len(job.final),
+        "runs": job.runs.planned,
+        "preferences": len(identity["preferences"]),
+        "seeds": identity["seeds"],
+        "configuration": f"{job.base}/config.yaml",
+        "provenance": f"{job.base}/meta.json",
+        "data": job.meta.get("data"),
+        "data_sha256": job.meta.get("data_sha256"),
+        "names": [{"artifact": drawn.id, "name": name} for drawn, name in job.used],
+        "commands": [drawn.job_command(name) for drawn, name in job.used],
+    }
+
+
+def _version(contents: Contents) -> dict[str, Any]:
+    """Returns code/version.json: the code that made the bundle, and the commits of the rows."""
     commits: dict[str, list[str]] = {}
     for key, job in contents.jobs.items():
         changed = " with changes" if job.meta.get("git_dirty") else ""
         commits.setdefault(f"{job.meta.get('git_sha')}{changed}", []).append(key)
-    version = {
+    return {
         "mobench": provenance.versions()["mobench"],
         **provenance.describe(),
         "rows_by_commit": commits,
-        "rows_by_versions": contents.versions,
     }
-    files = {"code/version.json": document(version)}
-    if changes := provenance.changes():
-        files["code/changes.diff"] = changes.encode()
-    return files
 
 
 def _readme(contents: Contents) -> str:

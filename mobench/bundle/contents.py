@@ -71,18 +71,6 @@ class Rows(JobRows):
         """Its folder in the bundle."""
         return f"runs/{self.key}"
 
-    @property
-    def threads(self) -> int:
-        """Threads of the job on a CPU."""
-        match = re.search(r"(\d+) thread", str(self.meta.get("execution", "")))
-        return int(match[1]) if match else 1
-
-    @property
-    def gpu_seconds(self) -> float:
-        """Wall time that the job spent on GPUs. The names of processors begin with CPU."""
-        spent = self.meta.get("seconds_by_device", {str(self.meta["device"]): self.seconds})
-        return sum(seconds for device, seconds in spent.items() if not device.startswith("CPU"))
-
     def files(self, history: bool) -> dict[str, bytes]:
         """Returns its files by their names in the bundle."""
         # portable: without this machine's folder of data
@@ -105,12 +93,6 @@ class Contents:
 
     artifacts: list[Drawn]
     jobs: dict[str, Rows]
-
-    @property
-    def versions(self) -> list[dict[str, str]]:
-        """The distinct versions of Python and packages that the rows were computed with."""
-        versions = {json.dumps(job.meta["versions"], sort_keys=True) for job in self.jobs.values()}
-        return [json.loads(text) for text in sorted(versions)]
 
 
 def expanded(ids: Sequence[str]) -> list[str]:

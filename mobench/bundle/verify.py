@@ -1,4 +1,4 @@
-"""Checks a bundle, then runs a random sample of its rows again.
+"""Runs a random sample of a bundle's rows again.
 
 A job is run whole, because the last bits of a run depend on the batch that it is in; so a sample of rows
 costs the time of their jobs. Of each row every measured column is compared:
@@ -29,9 +29,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mobench.artifacts.rows import JobRows
 from mobench.artifacts.statistics import LEVEL
-from mobench.bundle.archive import parsed
-from mobench.bundle.integrity import configuration, final
 from mobench.config.schema import completed
 from mobench.errors import BundleError, MobenchError
 from mobench.jobs.build import make_job
@@ -67,13 +66,25 @@ class Found:
         return f"{self.outcome:20s}{row}{f': {self.words}' if self.words else ''}"
 
 
+def jobs_of(files: Mapping[str, bytes], folder: Path) -> dict[str, JobRows]:
+    """Writes the jobs of a bundle into a folder and returns them by their names."""
+    jobs: dict[str, JobRows] = {}
+    for name in sorted(files):
+        if name.startswith("runs/"):
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(files[name])
+            jobs.setdefault(path.parent.name, JobRows(JobFolder(path.parent)))
+    return jobs
+
+
 def sample(
-    files: Mapping[str, bytes], rows: int, seed: int, minutes: float | None = None, job: str | None = None
+    jobs: Mapping[str, JobRows], rows: int, seed: int, minutes: float | None = None, job: str | None = None
 ) -> tuple[dict[str, list[int]], int]:
     """Draws rows of a bundle, each with the same probability.
 
     Args:
-        files: of the bundle.
+        jobs: of the bundle, by their names.
         rows: how many.
         seed: of the choice.
         minutes: leave out jobs that took longer than this when they were recorded.
@@ -85,17 +96,16 @@ def sample(
     Raises:
         BundleError: there is no such job, or no row is left.
     """
-    jobs = parsed("claims.json", files["claims.json"])["jobs"]
     if job is not None and job not in jobs:
-        raise BundleError(f"The bundle has no job {job}; its jobs are {', '.join(sorted(jobs))}.")
+        raise BundleError(f"The bundle has no job {job}; its jobs are {', '.join(jobs)}.")
     every: list[tuple[str, int]] = []
     long = 0
-    for key in sorted(jobs) if job is None else [job]:
-        meta = parsed(f"runs/{key}/meta.json", files[f"runs/{key}/meta.json"])
-        if minutes is not None and float(meta["seconds_wall"]) > 60 * minutes:
-            long += jobs[key]["count"]
+    for key in jobs if job is None else [job]:
+        rows_of_job = len(jobs[key].final)
+        if minutes is not None and float(jobs[key].meta["seconds_wall"]) > 60 * minutes:
+            long += rows_of_job
         else:
-            every += [(key, i) for i in range(jobs[key]["count"])]
+            every += [(key, i) for i in range(rows_of_job)]
     if not every:
         why = f": its jobs took more than {minutes:g} minutes" if long else ""
         raise BundleError(f"The bundle has no rows to run again{why}.")
@@ -105,29 +115,20 @@ def sample(
     return chosen, long
 
 
-def rerun(
-    files: Mapping[str, bytes],
-    chosen: Mapping[str, Sequence[int]],
-    data_root: str,
-    say: Callable[[str], None],
-) -> list[Found]:
-    """Runs the jobs of the chosen rows again, in a temporary folder, and compares these rows."""
-    outcomes: list[Found] = []
-    with TemporaryDirectory(prefix="mobench-verify-") as folder:
-        for key, numbers in chosen.items():
-            meta = parsed(f"runs/{key}/meta.json", files[f"runs/{key}/meta.json"])
-            say(f"{key}: {_difference(meta)}")
-            recorded = final(files, key)
-            try:
-                again = _again(files, key, data_root, Path(folder))
-            except MobenchError as error:
-                words = " ".join(str(error).split())
-                compared_rows = [_row_outcome(key, recorded.iloc[i], NOT_RUN, words) for i in numbers]
-            else:
-                compared_rows = compared(key, recorded, again, numbers, float(np.finfo(meta["dtype"]).eps))
-            for one in compared_rows:
-                say(f"  {one}")
-            outcomes += compared_rows
+def rerun(job: JobRows, numbers: Sequence[int], data_root: str, say: Callable[[str], None]) -> list[Found]:
+    """Runs a job again, in a temporary folder, and compares the rows of these numbers."""
+    key = job.folder.key
+    say(f"{key}: {_difference(job.meta)}")
+    try:
+        with TemporaryDirectory(prefix="mobench-verify-") as folder:
+            again = _again(job, data_root, Path(folder))
+    except MobenchError as error:
+        words = " ".join(str(error).split())
+        outcomes = [_row_outcome(key, job.final.iloc[i], NOT_RUN, words) for i in numbers]
+    else:
+        outcomes = compared(key, job.final, again, numbers, float(np.finfo(job.meta["dtype"]).eps))
+    for one in outcomes:
+        say(f"  {one}")
     return outcomes
 
 
@@ -152,27 +153,26 @@ def runnable(config: Mapping[str, Any]) -> None:
     check_parts(config, BUILDABLE, BundleError)
 
 
-def _again(files: Mapping[str, bytes], key: str, data_root: str, folder: Path) -> pd.DataFrame:
+def _again(job: JobRows, data_root: str, folder: Path) -> pd.DataFrame:
     """Runs a job and returns its rows.
 
     Raises:
         MobenchError: it cannot be run here, or this version of mobench makes another job of it.
     """
-    config = configuration(files, key)
-    runnable(config)
-    config = portable_config(completed(config), data_root)
+    runnable(job.config)
+    config = portable_config(completed(job.config), data_root)
     config |= {"rerun": True, "progress": False}
     config["logger"] = {**config["logger"], "name": "local"}
-    job = make_job(config)
-    if job.key != key:
+    made = make_job(config)
+    if made.key != job.folder.key:
         raise BundleError(
-            f"config.yaml is the configuration of {job.key} in this version of mobench: it was changed, or "
+            f"config.yaml is the configuration of {made.key} in this version of mobench: it was changed, or "
             "the code has changed since. Use the version in code/version.json."
         )
-    outcome = run(job, folder, key)
+    outcome = run(made, folder, job.folder.key)
     if outcome.status == "failed":
         raise BundleError(str(outcome.error))
-    return final({f"runs/{key}/final.csv": (JobFolder(outcome.folder).path / "final.csv").read_bytes()}, key)
+    return JobFolder(outcome.folder).final()
 
 
 def compared(

@@ -13,7 +13,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import HydraContext
 from omegaconf import DictConfig
 
-from mobench.cli import completion, flags, usage
+from mobench.cli import flags, usage
 from mobench.config import hydra_adapter, overrides, searchpath
 from mobench.config import schema as configuration
 from mobench.config.compose import hydra_errors
@@ -82,17 +82,6 @@ def help(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _answered(options: Sequence[str], rest: Sequence[str]) -> bool:
-    """Answers flags that need no Hydra, and says whether there was one."""
-    if "--version" in options:
-        console.say(flags.versions())
-        return True
-    answer = completion.answer(rest) if "--shell-completion" in options else None
-    if answer is not None:
-        console.say(answer)
-    return answer is not None
-
-
 def _mode_in_files(options: Sequence[str], rest: Sequence[str]) -> bool:
     """Says whether a file may set `hydra.mode`, as experiments do, which only composing shows."""
     chosen = any(re.match(r"\+{0,2}(experiment|hardware|hydra)\b", o) for o in rest)
@@ -102,7 +91,8 @@ def _mode_in_files(options: Sequence[str], rest: Sequence[str]) -> bool:
 def _run(arguments: Sequence[str]) -> int:
     """Runs a command line whose errors are still exceptions, and returns its exit code."""
     options, rest = flags.split(arguments)
-    if _answered(options, rest):
+    if "--version" in options:
+        console.say(flags.versions())
         return 0
     console.check_folder()
     rest, several = overrides.expand_experiments(overrides.normalise(rest), searchpath.experiments(arguments))

@@ -8,14 +8,15 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from mobench.errors import BundleError, MobenchError
-from mobench.system.console import fail, say
+from mobench.cli import one_message
+from mobench.errors import BundleError, ConfigError
+from mobench.system.console import say
 from mobench.system.files import write_atomic
 from mobench.system.paths import outputs_root
 
 SHOWN = 10  # artifacts that are listed
-FAULT = 2  # exit code of a bundle that is refused, or cannot be made
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
@@ -27,7 +28,7 @@ def _bundle_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mobench bundle",
         description="Packs drawn artifacts into one file: rows, configurations, claims, figures, locked "
-        "dependencies, version of the code, costs, and cards of the data sets.",
+        "dependencies, and version of the code.",
     )
     add = parser.add_argument
     add(
@@ -63,28 +64,10 @@ def _verify_parser() -> argparse.ArgumentParser:
     return parser
 
 
+@one_message
 def bundle(arguments: Sequence[str]) -> int:
     """Runs `mobench bundle ARGUMENTS` and returns the exit code."""
     args = _bundle_parser().parse_args(list(arguments))
-    try:
-        return _bundle(args)
-    except MobenchError as error:
-        return fail(str(error), FAULT)
-
-
-def verify(arguments: Sequence[str]) -> int:
-    """Runs `mobench verify ARGUMENTS` and returns the exit code."""
-    parser = _verify_parser()
-    args = parser.parse_args(list(arguments))
-    if args.rows < 0:
-        parser.error(f"--rows={args.rows} must be at least 0")
-    try:
-        return _verify(args)
-    except MobenchError as error:
-        return fail(str(error), FAULT)
-
-
-def _bundle(args: argparse.Namespace) -> int:
     from mobench.artifacts.freshness import others
     from mobench.bundle.archive import MANIFEST, digest, manifest, packed
     from mobench.bundle.build import build
@@ -110,9 +93,13 @@ def _bundle(args: argparse.Namespace) -> int:
     return 0
 
 
-def _verify(args: argparse.Namespace) -> int:
-    from mobench.bundle.archive import digest, parsed, unpacked
-    from mobench.bundle.integrity import check
+@one_message
+def verify(arguments: Sequence[str]) -> int:
+    """Runs `mobench verify ARGUMENTS` and returns the exit code."""
+    args = _verify_parser().parse_args(list(arguments))
+    if args.rows < 0:
+        raise ConfigError(f"--rows={args.rows} must be at least 0.")
+    from mobench.bundle.archive import digest, unpacked
 
     began = time.monotonic()
     try:
@@ -124,19 +111,22 @@ def _verify(args: argparse.Namespace) -> int:
         raise BundleError(
             f"The digest is {digest(files)}, and {args.digest} was expected: it is another bundle."
         )
-    check(files)
     say(f"{args.file}: {len(files)} files, each as manifest.json says; digest {digest(files)}")
     if not args.rows:
         return 0
-    from mobench.bundle.verify import NOT_RUN, OUTSIDE, rerun, sample
+    from mobench.bundle.verify import NOT_RUN, OUTSIDE, jobs_of, rerun, sample
 
-    if not parsed("claims.json", files["claims.json"])["jobs"]:
-        say("It has no jobs, so there are no rows to run again.")
-        return 0
-    chosen, long = sample(files, args.rows, args.seed, args.minutes, args.job)
-    if long:
-        say(f"{long} rows of jobs that took more than {args.minutes:g} minutes are left out")
-    outcomes = rerun(files, chosen, os.environ.get("MOBENCH_DATA", "data"), say)
+    with TemporaryDirectory(prefix="mobench-bundle-") as folder:
+        jobs = jobs_of(files, Path(folder))
+        if not jobs:
+            say("It has no jobs, so there are no rows to run again.")
+            return 0
+        chosen, long = sample(jobs, args.rows, args.seed, args.minutes, args.job)
+        if long:
+            say(f"{long} rows of jobs that took more than {args.minutes:g} minutes are left out")
+        data_root = os.environ.get("MOBENCH_DATA", "data")
+        reruns = [rerun(jobs[key], numbers, data_root, say) for key, numbers in chosen.items()]
+    outcomes = [one for outcomes_of_job in reruns for one in outcomes_of_job]
     count = Counter(one.outcome for one in outcomes)
     summary = ", ".join(f"{n} {outcome}" for outcome, n in count.items())
     say(f"{len(outcomes)} rows run again: {summary}; {time.monotonic() - began:.0f} s")

@@ -11,8 +11,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from mobench.errors import ConfigError, MobenchError
-from mobench.system.console import fail, say
+from mobench.cli import one_message
+from mobench.errors import ConfigError
+from mobench.system.console import say
 
 
 def check(name: str, source: str, overrides: Sequence[str]) -> int:
@@ -36,6 +37,7 @@ def check(name: str, source: str, overrides: Sequence[str]) -> int:
     return int(verdict.kind == "another")
 
 
+@one_message
 def main(arguments: Sequence[str]) -> int:
     """Runs `mobench check-problem ARGUMENTS` and returns the exit code."""
     parser = argparse.ArgumentParser(
@@ -47,7 +49,4 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("source", metavar="FILE")
     parser.add_argument("overrides", nargs="*")
     args = parser.parse_args(list(arguments))
-    try:
-        return check(args.name, args.source, args.overrides)
-    except MobenchError as error:
-        return fail(str(error), code=2)
+    return check(args.name, args.source, args.overrides)

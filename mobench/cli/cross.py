@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from mobench.cli import one_message
 from mobench.comparison import rows
-from mobench.errors import ConfigError, MobenchError, suggest
-from mobench.system.console import fail, say
+from mobench.errors import ConfigError, suggest
+from mobench.system.console import say
 
 
 def merge(files: Sequence[str], out: str | None, replace: Sequence[str] = ()) -> int:
@@ -112,12 +113,10 @@ def parser() -> argparse.ArgumentParser:
     return merge_parser
 
 
+@one_message
 def main(arguments: Sequence[str]) -> int:
     """Runs `mobench cross ARGUMENTS` and returns the exit code."""
-    try:
-        return run(arguments)
-    except MobenchError as error:
-        return fail(str(error), code=2)
+    return run(arguments)
 
 
 def run(arguments: Sequence[str]) -> int:

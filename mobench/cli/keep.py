@@ -4,11 +4,10 @@ Keep finished jobs of an artifact that is not complete: mobench keep --jobs FOLD
 
 Copies final.csv, config.yaml, meta.json and status.json of their jobs to experiments/results/runs, where
 `mobench` finds them before it runs a job again; solutions.npz too where it is small. Histories stay behind,
-because they are large, unless `--history` asks for them (an artifact that draws curves needs them): whole, or
-each N-th step (`--every`) and some `--columns`. Host names and paths stay behind in any case. Then the
-artifact is drawn from what is kept, and compared, and experiments/results/artifacts.yaml notes the overrides
-that it was run with, with which `--draw` draws it again into outputs/kept: nothing is trained, and no data
-are needed.
+because they are large, unless `--history` asks for them (an artifact that draws curves needs them). Host
+names and paths stay behind in any case. Then the artifact is drawn from what is kept, and compared, and
+experiments/results/artifacts.yaml notes the overrides that it was run with, with which `--draw` draws it
+again into outputs/kept: nothing is trained, and no data are needed.
 """
 
 from __future__ import annotations
@@ -39,19 +38,15 @@ HEAD = """# Artifacts that are drawn from the rows beside this file, with the ov
 """
 
 
-def keep(
-    folder: JobFolder, root: Path, history: bool = False, every: int = 1, columns: Sequence[str] | None = None
-) -> int:
-    """Copies one finished job and returns its size in bytes.
-
-    Of its history it copies the last step and those that are multiples of `every`, and of the columns those
-    that name run and step, and those that begin with one of `columns` (None: all).
-    """
+def keep(folder: JobFolder, root: Path, history: bool = False) -> int:
+    """Copies one finished job, on request with its history, and returns its size in bytes."""
     target = root / "runs" / folder.key
     solutions = folder.path / "solutions.npz"
     small = solutions.exists() and solutions.stat().st_size <= LARGEST
-    names = ["final.csv", "meta.json", *(["solutions.npz"] if small else [])]
-    needed = [*names, "config.yaml", *(["history.parquet"] if history else [])]
+    names = ["final.csv", "meta.json"]
+    names += ["solutions.npz"] if small else []
+    names += ["history.parquet"] if history else []
+    needed = [*names, "config.yaml"]
     if missing := [name for name in needed if not (folder.path / name).exists()]:
         raise StoreError(f"{folder.path} cannot be kept: it has no {' and no '.join(missing)}.")
     if not history and (target / "history.parquet").exists():
@@ -65,15 +60,6 @@ def keep(
         (target / name).unlink(missing_ok=True)
     for name in names:
         write_atomic(target / name, (folder.path / name).read_bytes())
-    if history and (every > 1 or columns is not None):
-        steps = folder.history()
-        steps = steps[(steps["step"] % every == 0) | (steps["step"] == steps["step"].max())]
-        if columns is not None:
-            keys = list(steps).index("output") + 1  # run, step, seed, varied fields of the algorithm, output
-            steps = steps[[n for k, n in enumerate(steps) if k < keys or n.startswith(tuple(columns))]]
-        JobFolder(target).write_table("history.parquet", steps.reset_index(drop=True))
-    elif history:
-        write_atomic(target / "history.parquet", (folder.path / "history.parquet").read_bytes())
     config = portable_config(folder.config())
     write_atomic(target / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
     # last: a folder with this file is complete
@@ -185,9 +171,7 @@ def _drawn(chosen: tuple[str, Sequence[str]]) -> bool:
     return True
 
 
-def keep_artifact(
-    id: str, history: bool = False, every: int = 1, columns: Sequence[str] | None = None
-) -> int:
+def keep_artifact(id: str, history: bool = False) -> int:
     """Keeps the jobs of one drawn artifact, notes how to draw it from them, and returns the exit code."""
     artifact = id.partition("+")[0]  # a drawing with other settings is kept as the artifact's
     try:
@@ -207,7 +191,7 @@ def keep_artifact(
     for name, key in jobs.items():
         folder = JobFolder(outputs_root() / "runs" / key)
         if folder.done:
-            size = keep(folder, results_root(), history, every, columns)
+            size = keep(folder, results_root(), history)
             say(f"{id} {name}: {key}, {size / 1e3:.0f} kB")
         else:
             say(f"{id} {name}: {key} is already kept or not finished; skipped")
@@ -215,17 +199,12 @@ def keep_artifact(
         return 0
     why = fault(artifact, origin, artifact_folder(id), results_root())
     if why is not None:
-        return fail(
-            f"The kept rows of {id} are not sufficient: {why}. "
-            "Keep more of its history: --history, --every, --columns."
-        )
+        return fail(f"The kept rows of {id} are not sufficient: {why}. Keep its history, too: --history.")
     note(artifact, origin["command"], results_root())
     return 0
 
 
-def keep_jobs(
-    names: Sequence[str], history: bool = False, every: int = 1, columns: Sequence[str] | None = None
-) -> int:
+def keep_jobs(names: Sequence[str], history: bool = False) -> int:
     """Keeps finished jobs, named by their folders, before their artifact is complete.
 
     An artifact that takes days is run in parts: a kept job is not run again, on any machine.
@@ -237,7 +216,7 @@ def keep_jobs(
             f"{outputs_root() / 'runs'}. Nothing was kept."
         )
     for folder in folders:
-        say(f"{folder.key}: {keep(folder, results_root(), history, every, columns) / 1e3:.0f} kB")
+        say(f"{folder.key}: {keep(folder, results_root(), history) / 1e3:.0f} kB")
     return 0
 
 
@@ -253,15 +232,6 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     )
     add("--jobs", action="store_true", help="the names are those of finished job folders, not of artifacts")
     add("--history", action="store_true", help="also keep the recorded steps, for curves")
-    add(
-        "--every",
-        type=int,
-        default=1,
-        metavar="N",
-        help="keep every N-th of the recorded steps, and the last",
-    )
-    columns = "keep only recorded columns with these prefixes, such as f_ violation"
-    add("--columns", nargs="+", metavar="PREFIX", help=columns)
     args = parser.parse_args(list(words))
     if args.draw and args.jobs:
         parser.error("--draw takes artifacts; omit --jobs")
@@ -269,10 +239,6 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
         return args
     if not args.ids:
         parser.error("name the artifacts whose rows are to be kept, or give --draw")
-    if args.every < 1:
-        parser.error(f"--every={args.every} must be at least 1")
-    if not args.history and (args.every > 1 or args.columns):
-        parser.error("--every and --columns select from the history; add --history")
     return args
 
 
@@ -283,7 +249,7 @@ def main(arguments: Sequence[str]) -> int:
         if args.draw:
             return draw_all(args.ids)
         if args.jobs:
-            return keep_jobs(args.ids, args.history, args.every, args.columns)
-        return max(keep_artifact(id, args.history, args.every, args.columns) for id in args.ids)
+            return keep_jobs(args.ids, args.history)
+        return max(keep_artifact(id, args.history) for id in args.ids)
     except MobenchError as error:
         return fail(str(error))

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mobench.cli import one_message
 from mobench.config.schema import completed
 from mobench.errors import ConfigError, Interrupted, MobenchError, StoreError
 from mobench.jobs.store import JobFolder
@@ -234,8 +235,10 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     return args
 
 
-def _run(args: argparse.Namespace) -> int:
-    """Shows the jobs of the command line, runs some again, and returns the exit code."""
+@one_message
+def main(arguments: Sequence[str]) -> int:
+    """Shows the jobs of `mobench status ARGUMENTS`, runs some again, and returns the exit code."""
+    args = _arguments(arguments)
     if args.delete:
         return delete(args.what, args.yes)
     groups: list[Group]
@@ -258,14 +261,3 @@ def _run(args: argparse.Namespace) -> int:
     if args.failed:
         return rerun(states, configs)
     return int(any(s.state in UNFINISHED or s.fields.get("error") for s in states))
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Runs `mobench status ARGUMENTS` and returns the exit code."""
-    args = _arguments(arguments)
-    try:
-        return _run(args)
-    except (Interrupted, KeyboardInterrupt) as error:
-        return fail(str(error) or "Stopped.", code=130)
-    except MobenchError as error:
-        return fail(str(error), code=2)

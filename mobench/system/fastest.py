@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import platform
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
 
 import torch
 
 from mobench.errors import StoreError
 from mobench.system import gpu
 from mobench.system.files import alone, write_json
+from mobench.system.forms import read_json
 from mobench.system.paths import cache_root
 
 ROUNDS = 3
@@ -35,7 +33,7 @@ def fastest(question: str, ways: Mapping[str, Callable[[], object]], device: tor
     path = cache_root() / FILE
     machine = f"{_name(device)}, torch {torch.__version__}"
     with alone(path):
-        choices = _stored(path)
+        choices = read_json(path) if path.exists() else {}
         of_machine = choices.setdefault(machine, {})
         if question not in of_machine:
             seconds_of = _measured(ways, device)
@@ -59,23 +57,6 @@ def _name(device: torch.device) -> str:
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
     return f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} thread(s)"
-
-
-def _stored(path: Path) -> dict[str, Any]:
-    """Returns the choices of all devices.
-
-    Raises:
-        StoreError: the file holds something else.
-    """
-    try:
-        content = json.loads(path.read_text())
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise StoreError(f"{path} is damaged ({error}); delete it.") from error
-    if not isinstance(content, dict):
-        raise StoreError(f"{path} is damaged (expected a mapping); delete it.")
-    return content
 
 
 def _measured(ways: Mapping[str, Callable[[], object]], device: torch.device) -> dict[str, float]:

@@ -4,9 +4,7 @@ Jobs of any process or launcher never share a GPU by accident. The operating sys
 process ends, however it ends. Under Slurm the scheduler hands out GPUs (`gres`); only several in one
 allocation are locked.
 
-Other users and other programs take no such locks. What they hold shows in a GPU's free memory, which
-`nvidia-smi` reports where it is installed: of GPUs with as many jobs of ours, the one with the most free
-memory is taken, and none with less than LEAST.
+Other users and other programs take no such locks: CUDA_VISIBLE_DEVICES leaves their GPUs out.
 """
 
 from __future__ import annotations
@@ -14,12 +12,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -27,9 +23,6 @@ import torch
 from mobench.errors import StoreError
 
 WAIT = 1.0  # seconds between looks
-LEAST = 1024  # MiB that are free on a GPU that a job takes
-QUERY = ("nvidia-smi", "--query-gpu=uuid,memory.free", "--format=csv,noheader,nounits")
-QUERY_SECONDS = 10.0
 
 
 def folder() -> Path:
@@ -46,35 +39,12 @@ def visible() -> list[str]:
     return [str(getattr(p, "uuid", i)) for i, p in enumerate(devices)]
 
 
-def free_memory() -> dict[str, int]:
-    """Returns the free MiB of each GPU of the machine by its identifier; empty without `nvidia-smi`."""
-    if shutil.which(QUERY[0]) is None:
-        return {}
-    try:
-        done = subprocess.run(QUERY, capture_output=True, text=True, check=True, timeout=QUERY_SECONDS)
-        lines = [line.split(",") for line in done.stdout.splitlines() if line.strip()]
-        return {name.strip().removeprefix("GPU-"): int(free) for name, free in lines}
-    except (OSError, subprocess.SubprocessError, ValueError):  # a GPU can do without it
-        return {}
-
-
-def _order(ids: Sequence[str], free: Mapping[str, int], by_number: bool) -> list[tuple[int, str]]:
-    """Number and name of the devices that a job may take, from the most free memory on."""
-    enough = [(i, name) for i, name in enumerate(ids) if by_number or free.get(name, LEAST) >= LEAST]
-    return sorted(enough, key=lambda place: -free.get(place[1], 0))
-
-
 @contextlib.contextmanager
-def take(
-    ids: Sequence[str], each: int = 1, title: str = "", root: Path | None = None, by_number: bool = False
-) -> Iterator[int]:
+def take(ids: Sequence[str], each: int = 1, title: str = "", root: Path | None = None) -> Iterator[int]:
     """The number of a device in `ids` that fewer than `each` jobs hold, until the end of the block.
 
-    Waits for one.
-
-    The devices are tried from the least used on: with each = 2 no GPU gets a second job while another has
-    none. Of those with as many, the one with the most free memory comes first; one with less than LEAST MiB
-    is not taken, unless the user chose it `by_number`.
+    Waits for one. The devices are tried from the least used on: with each = 2 no GPU gets a second job while
+    another has none.
     """
     base = root or folder()
     try:
@@ -86,10 +56,8 @@ def take(
         ) from error
     announced = False
     while True:
-        free = free_memory()
-        usable = _order(ids, free, by_number)
         for place in range(each):
-            for number, name in usable:
+            for number, name in enumerate(ids):
                 handle = (base / f"{name}.{place}.lock").open("a")
                 try:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -103,12 +71,8 @@ def take(
                 return
         if not announced:
             announced = True
-            where = f"{len(ids)} GPU{'s are' if len(ids) > 1 else ' is'} in use (locks in {base}"
-            left_out = set(ids) - {name for _, name in usable}
-            full = [f"{free[name]} MiB on GPU {name}" for name in sorted(left_out)]
-            if full:
-                where += f"; other programs leave less than {LEAST} MiB free: {', '.join(full)}"
-            print(f"{title or 'job'}: waiting because {where})", file=sys.stderr, flush=True)
+            where = f"{len(ids)} GPU{'s are' if len(ids) > 1 else ' is'} in use (locks in {base})"
+            print(f"{title or 'job'}: waiting because {where}", file=sys.stderr, flush=True)
         time.sleep(WAIT)
 
 
@@ -125,7 +89,7 @@ def device(name: str, each: int = 1, title: str = "") -> Iterator[str]:
         return
     ids = visible()
     if number:
-        with take([ids[int(number)]], each, title, by_number=True):
+        with take([ids[int(number)]], each, title):
             yield name
         return
     with take(ids, each, title) as free:

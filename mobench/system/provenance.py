@@ -9,7 +9,7 @@ import platform
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, distributions, version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,25 +57,8 @@ def code() -> dict[str, Any]:
 
 
 def describe() -> dict[str, Any]:
-    """Version of the code in full: what `code` says, the nearest tag, and files that git does not know."""
-    new = _git("ls-files", "--others", "--exclude-standard", "--full-name", ":/")
-    return {
-        **code(),
-        "git_describe": _git("describe", "--always", "--dirty", "--tags"),
-        "untracked": [] if new is None else new.splitlines(),
-    }
-
-
-def changes() -> str:
-    """Changes of the checkout that are in no commit, as a diff; empty where there are none."""
-    diff = _git("diff", "HEAD", "--no-color", "--no-ext-diff")
-    return f"{diff}\n" if diff else ""
-
-
-def installed() -> list[str]:
-    """Every installed package as name==version, in order."""
-    versions_of = {d.metadata["Name"].lower().replace("_", "-"): d.version for d in distributions()}
-    return [f"{name}=={number}" for name, number in sorted(versions_of.items())]
+    """Version of the code in full: what `code` says, and the nearest tag."""
+    return {**code(), "git_describe": _git("describe", "--always", "--dirty", "--tags")}
 
 
 @functools.cache
