@@ -161,14 +161,16 @@ def mosaics(name: str, train: int, test: int) -> list[str]:
 
 
 IDX = [f"{split}-{part}-ubyte" for split in ("train", "t10k") for part in ("images-idx3", "labels-idx1")]
-BATCHES = [*(f"cifar-10-batches-py/data_batch_{k}" for k in range(1, 6)), "cifar-10-batches-py/test_batch"]
+BATCHES = [
+    f"cifar-10-batches-py/{name}" for name in (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch")
+]
 # files below $MOBENCH_DATA, by the name of their data set
 SETS = [
     ("mnist", [f"MNIST/raw/{name}.gz" for name in IDX]),
     ("fashion_mnist", [f"FashionMNIST/raw/{name}" for name in IDX]),
-    ("cifar10", BATCHES),
+    ("cifar10", [*BATCHES, "cifar-10-batches-py/batches.meta"]),
     ("cifar10", mosaics("cifar10", 25, 10)),
-    ("cifar100", ["cifar-100-python/train", "cifar-100-python/test"]),
+    ("cifar100", [f"cifar-100-python/{name}" for name in ("train", "test", "meta")]),
     ("cifar100", mosaics("cifar100", 18, 4)),
     ("rf1", ["river_flow/rf1.arff"]),
     (

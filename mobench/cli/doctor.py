@@ -125,15 +125,9 @@ def optional() -> Iterator[Line]:
 def data() -> Iterator[Line]:
     """Data sets, present or not"""
     from mobench.data import celeba, river_flow, speech
-    from mobench.data.images import (
-        EMBEDDED,
-        OFFICIAL,
-        SUBSET,
-        absolute,
-        default_root,
-        folder_of,
-        missing_files,
-    )
+    from mobench.data.cifar import SUBSETS
+    from mobench.data.files import absolute, default_root
+    from mobench.data.images import EMBEDDED, OFFICIAL, folder_of, missing_files
 
     root = Path(absolute(default_root()))
     if _installed("sklearn"):
@@ -142,20 +136,20 @@ def data() -> Iterator[Line]:
         yield Line("digits", PROBLEM, "data=digits needs scikit-learn: `pip install scikit-learn`")
     # every set has a folder of its own; torchvision knows their files, but takes seconds to import
     empty = not any(path.is_dir() for path in root.glob("*"))
-    for name in OFFICIAL:
+    code = f"from torchvision.datasets import CIFAR100; CIFAR100({json.dumps(str(root))}, download=True)"
+    by_hand = f"problem=few_shot data=cifar100 needs it: `python -c {shlex.quote(code)}`"
+    for name in (*OFFICIAL, "cifar100"):
         missing = ["file"] if empty else missing_files(name, root)
         folder = root if empty else folder_of(name, root)
-        part = f", {SUBSET}" if name == "cifar10" and folder.name == name else ""
+        part = f", {SUBSETS[name].label}" if folder.name == name else ""
         option = "problem=federated problem.data=cifar10" if name == "cifar10" else f"data={name}"
-        yield _set(name, folder, missing, f"{option} needs it: `mobench data {name}`", part)
-    folder, missing, part = (root, ["file"], "") if empty else _cifar100(root)
-    code = f"from torchvision.datasets import CIFAR100; CIFAR100({json.dumps(str(root))}, download=True)"
-    how = f"problem=few_shot data=cifar100 needs it: `python -c {shlex.quote(code)}`"
-    yield _set("cifar100", folder, missing, how, part)
+        how = by_hand if name == "cifar100" else f"{option} needs it: `mobench data {name}`"
+        yield _set(name, folder, missing, how, part)
     path = river_flow.find_file(root)
-    where = root / river_flow.FOLDER if path is None else path.parent
-    lost = [river_flow.FILE] if path is None else []
-    yield _set("rf1", where, lost, "problem=river_flow data=rf1 needs it: copy it there", "", "generated")
+    lost = [] if path.is_file() else [path.name]
+    yield _set(
+        "rf1", path.parent, lost, "problem=river_flow data=rf1 needs it: copy it there", "", "generated"
+    )
     how = "problem=face_attributes data=celeba needs it: unpack the official files there"
     yield _set("celeba", root / celeba.FOLDER, celeba.missing_files(root), how, "", "celeba_synth")
     for option, name in (("speech_small", "small"), ("librispeech_aishell", "librispeech_aishell")):
@@ -170,23 +164,6 @@ def _set(name: str, folder: Path, missing: list[str], how: str, part: str = "", 
     more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
     instead = f"; problem.data={without} works without it" if without else ""
     return Line(name, MISSING, f"no {missing[0]}{more} in {folder}; {how}, or MOBENCH_DATA=DIR{instead}")
-
-
-def _cifar100(root: Path) -> tuple[Path, list[str], str]:
-    """Returns the folder that `load_fewshot` reads, the files missing there, and a note of the subset."""
-    from torchvision.datasets import CIFAR100
-
-    from mobench.data.fewshot import MOSAIC_FOLDER, MOSAIC_LABELS, MOSAICS, SUBSET
-
-    folder = root / CIFAR100.base_folder
-    files = [file for file, _ in CIFAR100.train_list + CIFAR100.test_list]
-    part = ""
-    if not folder.is_dir() and (root / MOSAIC_FOLDER).is_dir():
-        folder = root / MOSAIC_FOLDER
-        part = f", {SUBSET}"
-        files = [f"{split}_{k:02d}.webp" for split, count in MOSAICS.items() for k in range(count)]
-        files.append(MOSAIC_LABELS)
-    return folder, [file for file in files if not (folder / file).is_file()], part
 
 
 # outputs

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.random import generator
-from mobench.data.images import absolute
+from mobench.data.files import absolute
 from mobench.errors import ConfigError, DataError, choose
 
 LANGUAGES = ("zh", "en")
