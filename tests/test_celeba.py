@@ -404,8 +404,7 @@ def test_losses_and_rows_are_those_of_single_networks(kind: str, model: str) -> 
 def test_executions_and_fewer_networks_at_once_give_the_same() -> None:
     runs = runs_of(2, 2)
     answers = []
-    grouped, one = {"execution": "grouped"}, {"max_batch_runs": 1}
-    for options in ({}, grouped, one, grouped | one):
+    for options in ({}, {"max_batch_runs": 1}):
         p = tiny(model="resnet18", attributes=[4, 1], train_size=12, test_size=6, **options)
         assert p.strategy(torch.device("cpu")) == options.get("execution", "loop")
         point = Epochs(p, runs, 4).at(p.initial(runs), {}, 1)

@@ -27,13 +27,13 @@ FETCH = {  # of each set: how its files are had, below the data folder {root}
     "rf1": "the file belongs to Mulan's multi-target data sets and must be copied there",
     "celeba": "its authors give them away for non-commercial research, see "
     "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html; unpack the images there",
-    "small": "copy both files there",
+    "speech_small": "copy both files there",
     "librispeech_aishell": "unpack the archives of https://openslr.org/12 and https://openslr.org/33 there",
 }
 INSTEAD = {  # embedded data that serve in the place of a set
     "rf1": "generated",
     "celeba": "celeba_synth",
-    "small": "generated",
+    "speech_small": "generated",
     "librispeech_aishell": "generated",
 }
 SHA256 = {  # of the arrays of a set (`digest_of`)
