@@ -146,13 +146,14 @@ def _faces(name: str, root: str, train_size: int | None, test_size: int | None) 
                 pictures[split] = torch.from_numpy(pixels[split][:size])
             else:
                 paths[split] = paths[split][:size]
-        targets = [torch.from_numpy(labels[split]) for split in SPLITS]
+        train, test = (torch.from_numpy(labels[split]) for split in SPLITS)
     if paths:
         folder = Path(root) / FOLDER / IMAGES
         there = {path.name for path in folder.iterdir()}
         wanted = [path.name for part in paths.values() for path in part]
         require(name, root, folder, [file for file in wanted if file not in there])
-    return Faces(name, label, names_of(name), *targets, SIZES[name], name in EMBEDDED, pictures, paths)
+    attributes = names_of(name)
+    return Faces(name, label, attributes, train, test, SIZES[name], name in EMBEDDED, pictures, paths)
 
 
 def names_of(name: str) -> tuple[str, ...]:
