@@ -68,7 +68,7 @@ def cases(quick: bool) -> Iterator[Case]:
     network = ("problem.train_size=256", "problem.test_size=64")
     batch = "oracle.batch_size=8" if quick else "oracle.batch_size=256"
     size = "problem.model=small" if quick else "problem.model=lenet"
-    for way in ("grouped", "unfold", "loop"):
+    for way in ("unfold", "loop"):
         for R in (1, 5) if quick else (1, 5, 25, 100):
             if way == "loop" and R > 25:
                 continue

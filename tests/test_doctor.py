@@ -106,7 +106,7 @@ SETS = {
         for split in ("train", "t10k")
         for part in ("images-idx3", "labels-idx1")
     ],
-    "cifar100": ["cifar-100-python/train"],
+    "cifar100": [f"cifar-100-python/{name}" for name in ("train", "test", "meta")],
     "rf1": ["river_flow/rf1.arff"],
     "celeba": [
         "celeba/list_attr_celeba.txt",

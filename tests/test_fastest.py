@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from mobench.errors import StoreError
-from mobench.models import convnet
 from mobench.system import fastest as module
 from mobench.system.fastest import fastest
 from tests import pretend_cuda
@@ -81,18 +80,3 @@ def test_answers_of_others_in_the_meantime_stay(cache: Path) -> None:
     assert names == ["quick"] * 4
     (answers,) = json.loads(cache.read_text()).values()
     assert set(answers) == {"q0", "q1", "q2", "q3"}
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU; this test pretends one")
-def test_convolutions_on_a_gpu_are_those_that_were_measured(cache: Path) -> None:
-    network = convnet.model("small", 2, 36)
-    convnet._faster.cache_clear()
-    with pretend_cuda.device():
-        chosen = convnet.for_device("auto", torch.device("cuda:0"), network)
-    (answers,) = json.loads(cache.read_text()).values()
-    (answer,) = answers.values()
-    assert chosen == answer["choice"]
-    assert set(answer["milliseconds"]) == {"grouped", "unfold"}
-    assert convnet.for_device("auto", CPU, network) == "products"
-    assert convnet.for_device("loop", torch.device("cuda:0"), network) == "loop"
-    convnet._faster.cache_clear()

@@ -8,6 +8,7 @@ import itertools
 import pickle
 import random
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from mobench.core import loop
 from mobench.core.bilevel import GraphView, newton
 from mobench.core.preferences import Runs
 from mobench.core.types import State
+from mobench.data import cifar, files
 from mobench.data import fewshot as source
 from mobench.data import images as base
 from mobench.data.episodes import draw_episodes, redraw_images
@@ -115,7 +117,7 @@ def test_cifar100(data_folder: Path) -> None:
     assert torch.equal(data.take(index), data.images[index])
 
 
-ABOVE = np.arange(100) % 20  # a made-up hierarchy
+ABOVE = source.SUPERCLASS
 FC100 = {"validation": {8, 11, 13, 16}, "test": {0, 7, 12, 14}}  # superclasses; the others are train
 
 
@@ -133,11 +135,14 @@ def fake_batches(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarra
     lists = []
     parts = (pictures(200, 1), pictures(100, 2))
     for name, (x, y) in zip(("train", "test"), parts, strict=True):
-        entry = {"data": x.reshape(len(x), -1), "fine_labels": y.tolist(), "coarse_labels": ABOVE[y].tolist()}
+        entry = {"data": x.reshape(len(x), -1), "fine_labels": y.tolist()}
         (folder / name).write_bytes(pickle.dumps(entry, protocol=2))
         lists.append([[name, hashlib.md5((folder / name).read_bytes()).hexdigest()]])
     monkeypatch.setattr(CIFAR100, "train_list", lists[0])
     monkeypatch.setattr(CIFAR100, "test_list", lists[1])
+    (folder / "meta").write_bytes(pickle.dumps({"fine_label_names": ["a", "b"]}, protocol=2))
+    meta = hashlib.md5((folder / "meta").read_bytes()).hexdigest()
+    monkeypatch.setattr(CIFAR100, "meta", CIFAR100.meta | {"md5": meta})
     return tuple(np.concatenate(a) for a in zip(*parts, strict=True))
 
 
@@ -145,14 +150,15 @@ def fake_mosaics(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarra
     """Three files of ten images and the labels, which pass for the subset."""
     folder = root / "cifar100"
     folder.mkdir(parents=True)
-    monkeypatch.setattr(source, "MOSAICS", {"train": 2, "test": 1})
-    monkeypatch.setattr(base, "MOSAIC", (2, 5))
+    subset = replace(cifar.SUBSETS["cifar100"], train=2, test=1)
+    monkeypatch.setitem(cifar.SUBSETS, "cifar100", subset)
+    monkeypatch.setattr(cifar, "MOSAIC", (2, 5))
     x, y = pictures(30, 3)
     for name, k in (("train_00", 0), ("train_01", 10), ("test_00", 20)):
         (folder / f"{name}.webp").write_bytes(mosaic(x[k : k + 10]))
-    np.savez(folder / "cifar100_labels.npz", train_labels=y[:20], test_labels=y[20:], fine_to_coarse=ABOVE)
+    np.savez(folder / "cifar100_labels.npz", train_labels=y[:20], test_labels=y[20:])
     whole = hashlib.sha256(b"".join(a.tobytes() for a in (x, y, ABOVE))).hexdigest()
-    monkeypatch.setattr(source, "SUBSET_DIGEST", whole)
+    monkeypatch.setitem(files.SHA256, "cifar100 subset", whole)
     return x, y
 
 
@@ -176,17 +182,8 @@ def test_cifar100_from_either_container(kind: str, tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("file", "content", "words"),
     [
-        ("train_01.webp", None, r"needs train_01\.webp in \S*cifar100 \(the files of the subset"),
-        (
-            "test_00.webp",
-            mosaic(np.zeros((10, 3, 32, 32), np.uint8)),
-            "have sha256 .*Some of them were modified",
-        ),
-        (
-            "cifar100_labels.npz",
-            b"PK",
-            r"cifar100_labels\.npz \(2 bytes\) is not a complete NPZ.*fine_to_coarse",
-        ),
+        ("train_01.webp", None, r"data=cifar100 needs train_01\.webp in \S*cifar100"),
+        ("test_00.webp", mosaic(np.zeros((10, 3, 32, 32), np.uint8)), "have sha256 .*CIFAR100"),
     ],
 )
 def test_broken_mosaics(

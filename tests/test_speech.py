@@ -394,32 +394,31 @@ def test_official_layouts(official: Path) -> None:
 def broken(root: Path, what: str) -> list[str]:
     """Break the folders in one way; what the message must say."""
     libri = root / "LibriSpeech/train-clean-100"
-    aishell = root / "data_aishell"
+    transcript = root / "data_aishell/transcript/aishell_transcript_v0.8.txt"
     if what == "no folder":
         (root / "LibriSpeech").rename(root / "other")
         words = ["LibriSpeech/train-clean-100", "could not be found", "data_root", "openslr.org/12"]
         return [*words, "embedded"]
     if what == "no transcripts":
         (libri / "1/10/1-10.trans.txt").unlink()
-        return ["1-10.trans.txt is missing", "2 recordings"]
+        return ["1-10.trans.txt could not be read"]
     if what == "unlisted":
         (libri / "1/10/1-10.trans.txt").write_text("1-10-0000 AB\n")
-        return ["1 utterances have no transcript", "1-10-0001"]
+        return ["1 utterances lack a recording (.flac) or a line in 1-10.trans.txt", "1-10-0001"]
     if what == "lost":
         (libri / "2/20/2-20-0001.flac").unlink()
-        return ["no recording", "2-20-0001"]
+        return ["lack a recording", "2-20-0001"]
     if what == "empty text":
         (libri / "1/10/1-10.trans.txt").write_text("1-10-0000 AB\n1-10-0001\n")
         return ["transcript of 1-10-0001 is empty"]
     if what == "no aishell":
-        (aishell / "transcript/aishell_transcript_v0.8.txt").unlink()
+        transcript.unlink()
         return ["aishell_transcript_v0.8.txt", "could not be found"]
     if what == "packed":
-        for file in (aishell / "wav/train").glob("*/*.wav"):
+        for file in (root / "data_aishell/wav/train").glob("*/*.wav"):
             file.unlink()
-        return ["wav/train/SPEAKER/NAME.wav", "archives must be unpacked"]
-    path = aishell / "transcript/aishell_transcript_v0.8.txt"
-    path.write_text("\n".join(path.read_text().splitlines()[1:]))
+        return ["needs SPEAKER/NAME.wav in", "wav/train", "unpack the archives"]
+    transcript.write_text("\n".join(transcript.read_text().splitlines()[1:]))
     return ["no transcript of 1 of 6 recordings", "BS1W0", "at most 1%"]
 
 
@@ -446,12 +445,12 @@ def test_broken_audio_is_refused_with_its_name(official: Path, what: str) -> Non
     one = data.utterances["zh"]["train"][0]
     assert one.path is not None
     words = {
-        "rate": "has 8000 samples per second, but expected 16000",
-        "channels": "2 channels, but expected one",
+        "rate": "has 8000 samples per second and 1 channels, but expected 16000 and one",
+        "channels": "and 2 channels, but expected 16000 and one",
         "empty": f"The utterance {one.name} is empty",
         "noise": "could not be read as audio",
         "short": f"The utterance {one.name} is too short: 3 frames of 10 ms become 2 of the network",
-        "gone": "no longer exists",
+        "gone": "could not be read as audio",
     }
     if what == "noise":
         one.path.write_bytes(b"not audio")

@@ -22,7 +22,8 @@ import torch
 import torch.nn.functional as nn
 
 from mobench.core.random import generator
-from mobench.data.images import SIZE, default_root, load_images
+from mobench.data.files import default_root
+from mobench.data.images import SIZE, load_images
 from mobench.data.multi import FAMILY, SHIFT, overlap, partners
 from mobench.errors import DataError
 from mobench.models.convnet import model

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
+from mobench.data.files import default_root
 from mobench.data.images import (
     EMBEDDED,
     LABELS,
     OFFICIAL,
     Images,
-    default_root,
     download,
     folder_of,
     load_images,

@@ -71,17 +71,16 @@ def outputs() -> Iterator[Line]:
 
 def data() -> Iterator[Line]:
     """Yields the data sets of the papers, present or not."""
-    from mobench.data import celeba, fewshot, river_flow, speech
-    from mobench.data.images import OFFICIAL, default_root, folder_of, missing_files
+    from mobench.data import celeba, river_flow, speech
+    from mobench.data.files import absolute, default_root
+    from mobench.data.images import OFFICIAL, folder_of, missing_files
 
-    root = default_root().absolute()
-    for name in OFFICIAL:
-        yield _set(name, folder_of(name, root), missing_files(name, root), f"`mobench data {name}`")
-    folders = [root / name for name in ("cifar-100-python", fewshot.MOSAIC_FOLDER)]
-    folder = next((path for path in folders if path.is_dir()), folders[0])
-    missing = [] if folder.is_dir() else [folder.name]
-    yield _set("cifar100", folder.parent, missing, "its files, as docs/usage.md says,")
-    rf1 = [] if river_flow.find_file(root) else [river_flow.FILE]
+    root = Path(absolute(default_root()))
+    for name in (*OFFICIAL, "cifar100"):
+        source = "its files, as docs/usage.md says," if name == "cifar100" else f"`mobench data {name}`"
+        yield _set(name, folder_of(name, root), missing_files(name, root), source)
+    path = river_flow.find_file(root)
+    rf1 = [] if path.is_file() else [path.name]
     yield _set("rf1", root / river_flow.FOLDER, rf1, "its file")
     yield _set("celeba", root / celeba.FOLDER, celeba.missing_files(root), "its official files")
     for option, name in (("speech_small", "small"), ("librispeech_aishell", "librispeech_aishell")):

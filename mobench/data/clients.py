@@ -12,7 +12,8 @@ from torch import Tensor
 
 from mobench.core.random import generator
 from mobench.core.types import Real
-from mobench.data.images import CLASSES, Images, digest_of
+from mobench.data.files import digest_of
+from mobench.data.images import CLASSES, Images
 from mobench.errors import ConfigError, choose
 
 KINDS = ("stratified", "rotation", "partial")

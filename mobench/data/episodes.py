@@ -17,7 +17,7 @@ from torch import Tensor
 
 from mobench.core.random import generator, seed_for
 from mobench.data.fewshot import FewShot
-from mobench.data.images import digest_of
+from mobench.data.files import digest_of
 from mobench.errors import ConfigError, choose
 
 SAMPLERS = ("learn2learn", "named")

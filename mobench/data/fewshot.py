@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -15,21 +12,23 @@ import torch
 from jaxtyping import Int, Int64, UInt8
 from torch import Tensor
 
-from mobench.data.images import CIFAR_SIZE, EMBEDDED, _mosaic, absolute, digest_of, load_images, unpickled
+from mobench.data import cifar
+from mobench.data.files import absolute, digest_of, verify
+from mobench.data.images import EMBEDDED, load_images
 from mobench.errors import DataError, choose
 
 TURNS = 4
-FINE = 100  # classes of CIFAR-100
 SPLITS: Mapping[str, tuple[int, ...]] = {  # superclasses of CIFAR-100; Oreshkin, Rodriguez, Lacoste (2018)
     "train": (1, 2, 3, 4, 5, 6, 9, 10, 15, 17, 18, 19),
     "validation": (8, 11, 13, 16),
     "test": (0, 7, 12, 14),
 }
-MOSAIC_FOLDER = "cifar100"
-MOSAIC_LABELS = "cifar100_labels.npz"
-MOSAICS = {"train": 18, "test": 4}  # files of the subset
-SUBSET = "CIFAR-100, 220 of 600 images per class"
-SUBSET_DIGEST = "72ed2b00c561d3bea01512dd0d2f758fe64711d57f77a72ceb24440fc41212c3"  # 180 + 40 of each class
+SUPERCLASS = np.array([  # of each class of CIFAR-100
+    4, 1, 14, 8, 0, 6, 7, 7, 18, 3, 3, 14, 9, 18, 7, 11, 3, 9, 7, 11, 6, 11, 5, 10, 7,
+    6, 13, 15, 3, 15, 0, 11, 1, 10, 12, 14, 16, 9, 11, 5, 5, 19, 8, 8, 15, 13, 14, 17, 18, 10,
+    16, 4, 17, 4, 2, 0, 17, 4, 18, 17, 10, 3, 2, 12, 12, 16, 12, 1, 9, 19, 2, 10, 0, 1, 16,
+    12, 9, 13, 15, 13, 16, 19, 2, 4, 6, 19, 5, 5, 8, 19, 18, 1, 2, 15, 6, 0, 17, 8, 14, 13,
+])  # fmt: skip
 
 NAMES = ("digits", "mnist", "fashion_mnist", "cifar100")
 
@@ -99,7 +98,7 @@ def load_fewshot(name: str, root: str | Path) -> FewShot:
 
 @lru_cache(maxsize=2)
 def _load(name: str, root: str) -> FewShot:
-    return _cifar100(Path(root)) if name == "cifar100" else _turned(name, root)
+    return _cifar100(root) if name == "cifar100" else _turned(name, root)
 
 
 def _turned(name: str, root: str) -> FewShot:
@@ -119,74 +118,22 @@ def _turned(name: str, root: str) -> FewShot:
 # CIFAR-100
 
 
-def _cifar100(root: Path) -> FewShot:
-    from torchvision.datasets import CIFAR100
-
-    official = root / CIFAR100.base_folder
-    mosaics = root / MOSAIC_FOLDER
-    subset = mosaics.is_dir() and not official.is_dir()  # a broken first is no reason for the second
-    sums = dict(CIFAR100.train_list + CIFAR100.test_list)
-    files = [f"{split}_{k:02d}.webp" for split, count in MOSAICS.items() for k in range(count)]
-    folder, wanted = (mosaics, [*files, MOSAIC_LABELS]) if subset else (official, list(sums))
-    again = f"`python -c \"from torchvision.datasets import CIFAR100; CIFAR100('{root}', download=True)\"`"
-    try:
-        if missing := [file for file in wanted if not (folder / file).is_file()]:
-            what = f"the files of the subset {SUBSET}" if subset else "the official files, unpacked"
-            other = "" if subset else f", nor is there a folder {mosaics} with the subset {SUBSET}"
-            raise DataError(
-                f"data=cifar100 needs {', '.join(missing)} in {folder} ({what}), which could not be "
-                f"found{other}. The environment variable MOBENCH_DATA or data_root sets the folder {root}; "
-                f"{again} downloads the official files into it. data=digits is embedded and needs no file."
-            )
-        images, labels, above = _mosaics(folder) if subset else _batches(folder, sums, again)
-    except OSError as error:
-        raise DataError(f"The files of data=cifar100 in {folder} could not be read: {error}.") from error
-    digest = digest_of(images, labels, above)
-    if subset and digest != SUBSET_DIGEST:
-        raise DataError(
-            f"The files in {folder} are readable, but their pixels and labels have sha256 {digest}, while "
-            f"the subset {SUBSET} has {SUBSET_DIGEST}. Some of them were modified or replaced; copy the "
-            f"folder again. data=digits is embedded and needs no file."
-        )
-    splits = {split: tuple(np.flatnonzero(np.isin(above, some)).tolist()) for split, some in SPLITS.items()}
+def _cifar100(root: str) -> FewShot:
+    (train, train_labels, test, test_labels), subset = cifar.read("cifar100", root)
+    images = np.concatenate([train, test])
+    labels = np.concatenate([train_labels, test_labels])
+    digest = digest_of(images, labels, SUPERCLASS)
+    name = "cifar100 subset" if subset else "cifar100"
+    verify(name, root, cifar.folder_of("cifar100", root), digest)
+    splits = {
+        split: tuple(np.flatnonzero(np.isin(SUPERCLASS, some)).tolist()) for split, some in SPLITS.items()
+    }
     with torch.inference_mode(False):
         x = torch.from_numpy(images)
         y = torch.from_numpy(labels)
     return FewShot("cifar100", label_of(subset), x, 1, y, splits, digest, False, subset)
 
 
-def _batches(folder: Path, sums: Mapping[str, str], again: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Images, labels, superclass of each class."""
-    advice = f"delete the folder, then {again} downloads it again. data=digits is embedded and needs no file."
-    images = []
-    labels = []
-    above = np.zeros(FINE, dtype=np.int64)
-    for file, md5 in sums.items():
-        batch = unpickled(folder / file, md5, advice)
-        images.append(np.asarray(batch["data"], dtype=np.uint8).reshape(-1, 3, CIFAR_SIZE, CIFAR_SIZE))
-        labels.append(np.asarray(batch["fine_labels"], dtype=np.int64))
-        above[labels[-1]] = np.asarray(batch["coarse_labels"], dtype=np.int64)
-    return np.concatenate(images), np.concatenate(labels), above
-
-
 def label_of(subset: bool) -> str:
     """The label of CIFAR-100, or of the subset."""
-    return f"{SUBSET if subset else 'CIFAR-100'}, classes of FC100"
-
-
-def _mosaics(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Images, labels, superclass of each class of the subset: official pixels in lossless WebP files."""
-    images = [
-        _mosaic(folder / f"{split}_{k:02d}.webp") for split, count in MOSAICS.items() for k in range(count)
-    ]
-    path = folder / MOSAIC_LABELS
-    keys = (*(f"{split}_labels" for split in MOSAICS), "fine_to_coarse")
-    try:
-        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
-            *labels, above = (arrays[key].astype(np.int64) for key in keys)
-        return np.concatenate(images), np.concatenate(labels), above
-    except (EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(
-            f"{path} ({path.stat().st_size} bytes) is not a complete NPZ file with the arrays "
-            f"{', '.join(keys)}: {error}. Copy the folder again. data=digits is embedded and needs no file."
-        ) from error
+    return f"{cifar.SUBSETS['cifar100'].label if subset else 'CIFAR-100'}, classes of FC100"

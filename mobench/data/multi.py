@@ -13,7 +13,8 @@ from jaxtyping import Int, Int64, UInt8
 from torch import Tensor
 
 from mobench.core.random import generator
-from mobench.data.images import EMBEDDED, SIZE, Images, absolute, digest_of, load_images
+from mobench.data.files import absolute, digest_of
+from mobench.data.images import EMBEDDED, SIZE, Images, load_images
 from mobench.errors import ConfigError
 
 SHIFT = 8  # of item 2 against item 1, down and to the right, pixels

@@ -5,12 +5,9 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.random import generator
-from mobench.data.images import absolute, digest_of
+from mobench.data.files import absolute, advice, digest_of, missing_in, reading, require
 from mobench.errors import ConfigError, DataError, choose
 
 SITES = ("CHSI2", "NASI2", "EADM7", "SCLM7", "CLKM7", "VALI2", "NAPM7", "DLDI4")
@@ -35,12 +32,6 @@ EMBEDDED = ("generated",)
 SPLITS = ("random", "chronological")
 TRAIN = 7, 10  # training rows: so many of so many
 GENERATED = 1500  # complete rows of the stand-in
-
-NAME = re.compile(r"""'[^']*'|"[^"]*"|[^\s,{}%'"]+""")
-TYPES = ("numeric", "real", "integer")
-Wrong = Callable[[str], DataError]
-# all that numbers and `?` are written with: no nan, inf, hexadecimal, 1_000
-CELLS = frozenset("0123456789+-.eE?, \t")
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,10 +110,6 @@ def _flows(
     whole = ~np.isnan(table).any(1)
     rows = table[whole]
     n = len(rows) * TRAIN[0] // TRAIN[1]
-    if n < 1:
-        raise DataError(
-            f"{LABELS[name]} has {len(rows)} complete rows, but a training and a test part need at least 2."
-        )
     for key, size, largest in (("train", train_size, n), ("test", test_size, len(rows) - n)):
         if size is not None and not 1 <= size <= largest:
             raise ConfigError(
@@ -139,12 +126,6 @@ def _flows(
         train = train.clip(*limits)
     mean = train.mean(0)
     scale = train.std(0)
-    if len(flat := np.flatnonzero(scale <= 1e-12 * np.abs(mean))):
-        raise DataError(
-            f"{LABELS[name]}: column {(*INPUTS, *TARGETS)[flat[0]]} is constant in the training part, so it "
-            "cannot be scaled. Check that the file is complete. problem.data=generated is embedded and "
-            "needs no file."
-        )
     parts = rows[order[:n][:train_size]], rows[order[n:][:test_size]]
     clipped = [part.clip(*limits) if limits is not None else part for part in parts]
     changed = sum(int((a != b).sum()) for a, b in zip(parts, clipped, strict=True))
@@ -163,155 +144,31 @@ def _table(name: str, root: str) -> Float[np.ndarray, "rows 72"]:
     """All rows, inputs first; NaN where an input is missing."""
     if name in EMBEDDED:
         return generated()
+    from scipy.io import arff
+
     path = find_file(root)
-    if path is None:
-        raise DataError(
-            f"data=rf1 needs {FILE} in {Path(root) / FOLDER} (or in {root}), which could not be found. The "
-            f"environment variable MOBENCH_DATA or data_root sets the folder {root}; the file belongs to "
-            "Mulan's multi-target data sets and is not downloaded automatically. "
-            "problem.data=generated is embedded and needs no file."
-        )
-    names, table, name_lines, row_lines = read_arff(path)
-    advice = "Copy the file again. problem.data=generated is embedded and needs no file."
+    require("rf1", root, path.parent, missing_in(path.parent, [FILE]))
     wanted = (*INPUTS, *TARGETS)
-    if set(names) != set(wanted):
-        lost, other = (
-            [a for a in some if a not in rest] for some, rest in ((wanted, names), (names, wanted))
-        )
-        differ = _listed(", unexpected", other) + _listed(", missing", lost)
+    with reading("rf1", root, path):
+        rows, header = arff.loadarff(path)
+        names = header.names()
+        lost = [a for a in wanted if a not in names]
+        table = np.stack([rows[a].astype(float) for a in wanted if a not in lost], axis=1)
+    holes = int((~np.isfinite(table[:, -len(TARGETS) :])).sum())
+    if lost or len(names) != len(wanted) or len(table) != ROWS or holes:
         raise DataError(
-            f"{path}, lines {name_lines[0]} to {name_lines[-1]}: {len(names)} attributes{differ}, but "
-            f"expected the {len(INPUTS)} inputs SITE__0 .. SITE__n60 and the {len(TARGETS)} targets "
-            f"SITE_48H__0 of {', '.join(SITES)}. {advice}"
-        )
-    if len(table) != ROWS:
-        raise DataError(
-            f"{path} has {len(table)} rows of data, the last in line {row_lines[-1]}, "
-            f"but the complete file has {ROWS}. {advice}"
-        )
-    table = table[:, [names.index(a) for a in wanted]]
-    holes = np.isnan(table[:, len(INPUTS) :])
-    if holes.any():
-        row, column = (int(i[0]) for i in np.nonzero(holes))
-        raise DataError(
-            f"{path}, line {row_lines[row]}: {TARGETS[column]} is missing. The number of "
-            f"missing targets is {int(holes.sum())}, but only inputs may be missing. {advice}"
+            f"{path} has {len(table)} rows, {len(names)} columns ({len(lost)} of the expected ones are "
+            f"missing{': ' + lost[0] if lost else ''}) and {holes} missing targets, but RF1 has {ROWS} rows, "
+            f"the {len(INPUTS)} inputs SITE__0 .. SITE__n60 and the {len(TARGETS)} targets SITE_48H__0 of "
+            f"{', '.join(SITES)}, and no target is missing. Replace it: {advice('rf1', root)}"
         )
     return table
 
 
-def _listed(what: str, names: list[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{what} {', '.join(names[:3])}{more}" if names else ""
-
-
-def find_file(root: str | Path) -> Path | None:
-    """Returns the path of the file below `root`, None where it does not exist."""
+def find_file(root: str | Path) -> Path:
+    """Returns the path of the file below `root`, where it is or belongs."""
     base = Path(absolute(root))
-    return next((path for path in (base / FOLDER / FILE, base / FILE) if path.is_file()), None)
-
-
-# ARFF
-
-
-class Arff(NamedTuple):
-    """Names of the attributes, the table (NaN for `?`), and the lines of the file where each stands."""
-
-    names: list[str]
-    table: Float[np.ndarray, "rows columns"]
-    name_lines: list[int]
-    row_lines: list[int]
-
-
-def read_arff(path: Path) -> Arff:
-    """The content of an ARFF file of numbers.
-
-    Strict: @relation, then @attribute lines of type numeric, real or integer, then @data with as many numbers
-    or `?` in a line, between commas. Keywords and types in any case, names may be quoted; empty lines and
-    lines that begin with % are comments. The sparse format, text, dates, weights, nan and inf are refused.
-    Raises DataError with the number of the line.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} could not be read as text: {error}. Copy the file again.") from error
-
-    def wrong(number: int, what: str) -> DataError:
-        return DataError(f"{path}, line {number}: {what} Copy it again, or check that it is the right file.")
-
-    names: list[str] = []
-    rows: list[list[float]] = []
-    name_lines: list[int] = []
-    row_lines: list[int] = []
-    related = data = False
-    for number, whole in enumerate(lines, 1):
-        line = whole.strip()
-        if not line or line.startswith("%"):
-            continue
-        if data:
-            rows.append(_cells(line, names, partial(wrong, number)))
-            row_lines.append(number)
-            continue
-        keyword, rest = (*line.split(maxsplit=1), "")[:2]
-        match keyword.lower():
-            case "@relation" if not related and NAME.fullmatch(rest):
-                related = True
-            case "@attribute" if related:
-                names.append(_attribute(rest, names, partial(wrong, number)))
-                name_lines.append(number)
-            case "@data" if related and names and not rest:
-                data = True
-            case _:
-                expected = "@attribute NAME numeric or @data" if related else "@relation NAME"
-                raise wrong(number, f"the header has {line[:60]!r}, but expected {expected}.")
-    if not data or not rows:
-        missing = "rows after @data" if data else "a header that ends with @data"
-        raise wrong(len(lines), f"the file ends here, but expected {missing}.")
-    return Arff(names, np.array(rows), name_lines, row_lines)
-
-
-def _attribute(rest: str, names: list[str], wrong: Wrong) -> str:
-    """The name that an @attribute line declares."""
-    match = NAME.match(rest)
-    kind = rest[match.end() :].strip() if match else ""
-    if match is None or not kind or not rest[match.end()].isspace():
-        raise wrong(
-            f"@attribute has {rest[:60]!r}, but expected NAME numeric, with the name in quotes if it has "
-            "spaces."
-        )
-    if kind.lower() not in TYPES:
-        raise wrong(f"attribute {match[0]} is of type {kind[:40]!r}, but expected one of {', '.join(TYPES)}.")
-    name = match[0][1:-1] if match[0][0] in "'\"" else match[0]
-    if name in names:
-        raise wrong(f"attribute {name} is declared a second time, but every name must be declared once.")
-    return name
-
-
-def _cells(line: str, names: list[str], wrong: Wrong) -> list[float]:
-    """The numbers of a line."""
-    if line.startswith("{"):
-        raise wrong(
-            f"the row {line[:40]!r} is in the sparse format, but expected {len(names)} numbers separated by "
-            "commas."
-        )
-    cells = line.split(",")
-    if len(cells) != len(names):
-        raise wrong(f"the row has {len(cells)} cells, but expected {len(names)}, one for each attribute.")
-    row: list[float] = []
-    allowed = CELLS.issuperset(line)
-    for name, cell in zip(names, cells, strict=True):
-        text = cell.strip()
-        try:
-            if not allowed and not CELLS.issuperset(text):
-                raise ValueError
-            row.append(math.nan if text == "?" else float(text))
-            if math.isinf(row[-1]):  # too large a number
-                raise ValueError
-        except ValueError:
-            raise wrong(
-                f"{name} is {text[:40]!r}, but expected a finite number, or ? for a missing one."
-            ) from None
-    return row
+    return base / FILE if (base / FILE).is_file() else base / FOLDER / FILE
 
 
 # the stand-in

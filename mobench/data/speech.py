@@ -7,7 +7,7 @@ official folders.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.random import generator
-from mobench.data.images import absolute
+from mobench.data.files import absolute, missing_in, reading, require
 from mobench.errors import ConfigError, DataError, choose
 
 LANGUAGES = ("zh", "en")
@@ -117,6 +117,7 @@ def _speech(name: str, root: str, train_size: int | None, test_size: int | None)
     elif name == "small":
         utterances, audio = _small(Path(root))
     else:
+        require(name, root, Path(root), missing_files(name, root))
         chinese, unlisted = _aishell(Path(root))
         utterances = {"zh": chinese, "en": _librispeech(Path(root))}
     total = sha256()
@@ -152,20 +153,14 @@ def read(path: Path, rate: int) -> Float[np.ndarray, " n"]:
         raise ConfigError(
             "Loading audio files needs soundfile, which is not installed; use pip install '.[speech]'."
         ) from error
-    if not path.is_file():
-        raise DataError(f"{path} is in the index but no longer exists. Unpack it again. {INSTEAD}")
     try:
         wave, sample_rate = soundfile.read(path, dtype="float32")
     except (RuntimeError, OSError) as error:
         raise DataError(f"{path} could not be read as audio: {error}. Unpack it again. {INSTEAD}") from error
-    if sample_rate != rate:
+    if sample_rate != rate or wave.ndim != 1:
         raise DataError(
-            f"{path} has {sample_rate} samples per second, but expected {rate} (the official files). "
-            "Use the official files unchanged."
-        )
-    if wave.ndim != 1:
-        raise DataError(
-            f"{path} has {wave.shape[1]} channels, but expected one. Use the official files unchanged."
+            f"{path} has {sample_rate} samples per second and {wave[:1].size} channels, but "
+            f"expected {rate} and one. Use the official files unchanged."
         )
     return wave
 
@@ -183,24 +178,11 @@ def missing_files(name: str, root: str | Path) -> list[str]:
 # the official folders
 
 
-def _absent(path: Path, root: Path, what: str) -> DataError:
-    return DataError(
-        f"data=librispeech_aishell needs {path} ({what}), which could not be found. The environment variable "
-        f"MOBENCH_DATA or data_root sets the folder {root}; unpack the archives from https://openslr.org/12 "
-        f"and https://openslr.org/33 there. {INSTEAD}"
-    )
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str, str]]:
-    """Number, name and text of each line `NAME TEXT`."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    name, _, text = line.strip().partition(" ")
-                    yield number, name, text.strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} could not be read as text: {error}. Unpack it again. {INSTEAD}") from error
+def _lines(path: Path, root: Path) -> dict[str, str]:
+    """Names and texts of the lines `NAME TEXT`."""
+    with reading("librispeech_aishell", root, path):
+        lines = [line.strip().partition(" ") for line in path.read_text(encoding="utf-8").splitlines()]
+    return {name: text.strip() for name, _, text in lines if name}
 
 
 def _librispeech(root: Path) -> dict[str, list[Utterance]]:
@@ -208,57 +190,37 @@ def _librispeech(root: Path) -> dict[str, list[Utterance]]:
     utterances: dict[str, list[Utterance]] = {}
     for split, part in LIBRISPEECH.items():
         folder = root / "LibriSpeech" / part
-        if not folder.is_dir():
-            raise _absent(folder, root, f"{part}.tar.gz of LibriSpeech")
         utterances[split] = []
         for path in sorted(folder.glob("*/*")):
             files = {file.stem: file for file in sorted(path.glob("*.flac"))}
             texts = path / f"{path.parent.name}-{path.name}.trans.txt"
-            if files and not texts.is_file():
+            transcripts = _lines(texts, root) if files else {}
+            if lost := sorted(files.keys() ^ transcripts.keys()):
                 raise DataError(
-                    f"{texts} is missing, although {path} has {len(files)} recordings. Unpack {part}.tar.gz "
-                    "again."
-                )
-            transcripts = {name: text for _, name, text in _lines(texts)} if files else {}
-            if lost := sorted(files.keys() - transcripts.keys()) or sorted(transcripts.keys() - files.keys()):
-                what = "transcript" if lost[0] in files else "recording (.flac)"
-                raise DataError(
-                    f"{texts}: {len(lost)} utterances have no {what}, the first being {lost[0]}; expected "
-                    f"one for each. Unpack {part}.tar.gz again."
+                    f"{path}: {len(lost)} utterances lack a recording (.flac) or a line in {texts.name}, the "
+                    f"first being {lost[0]}; expected both of each. Unpack {part}.tar.gz again."
                 )
             for name, text in transcripts.items():
                 utterances[split].append(Utterance(name, _text(text.lower(), name, texts), files[name]))
         if not utterances[split]:
-            raise _absent(folder / "SPEAKER/CHAPTER/*.flac", root, f"recordings of {part}")
+            require("librispeech_aishell", root, folder, ["SPEAKER/CHAPTER/*.flac"])
     return utterances
 
 
 def _aishell(root: Path) -> tuple[dict[str, list[Utterance]], int]:
     """data_aishell/wav/<split>/SPEAKER/NAME.wav, and the number of recordings that have no transcript."""
     base = root / AISHELL
-    if not (base / TRANSCRIPT).is_file():
-        raise _absent(base / TRANSCRIPT, root, "data_aishell.tgz of AISHELL-1")
-    transcripts: dict[str, str] = {}
-    for number, name, text in _lines(base / TRANSCRIPT):
-        if name in transcripts:
-            raise DataError(
-                f"{base / TRANSCRIPT}, line {number}: {name} is listed a second time. Unpack it again."
-            )
-        transcripts[name] = _text(text.replace(" ", ""), name, base / TRANSCRIPT)
+    lines = _lines(base / TRANSCRIPT, root)
+    transcripts = {
+        name: _text(text.replace(" ", ""), name, base / TRANSCRIPT) for name, text in lines.items()
+    }
     utterances: dict[str, list[Utterance]] = {}
     unlisted: list[str] = []
     recordings = 0
     for split in ("train", "test"):
-        folder = base / "wav" / split
-        if not folder.is_dir():
-            raise _absent(
-                folder, root, f"the speakers' archives of wav/, unpacked to {split}/SPEAKER/NAME.wav"
-            )
-        files = sorted(folder.glob("*/*.wav"))
-        if not files:
-            raise _absent(
-                folder / "SPEAKER/NAME.wav", root, "recordings; the speakers' archives must be unpacked too"
-            )
+        files = sorted((base / "wav" / split).glob("*/*.wav"))
+        if not files:  # the speakers' archives must be unpacked too
+            require("librispeech_aishell", root, base / "wav" / split, ["SPEAKER/NAME.wav"])
         recordings += len(files)
         unlisted += [file.stem for file in files if file.stem not in transcripts]
         utterances[split] = [
@@ -292,19 +254,11 @@ def _small(root: Path) -> tuple[dict[str, dict[str, list[Utterance]]], dict[str,
     audio = {}
     for language, file in (("en", ENGLISH), ("zh", MANDARIN)):
         path = root / FOLDER / file
-        if not path.is_file():
-            raise DataError(
-                f"data=speech_small needs {file} in {path.parent}, which could not be found. The environment "
-                f"variable MOBENCH_DATA or data_root sets the folder {root}. {INSTEAD}"
-            )
-        try:
-            with np.load(path, allow_pickle=False) as table:
-                sound, cut, text, rate = (table[key] for key in ("audio", "offsets", "text", "sample_rate"))
-                test = table["is_test"] if "is_test" in table else np.arange(len(text)) % 5 == 4
-        except (OSError, ValueError, KeyError) as error:
-            raise DataError(
-                f"{path} is not the expected data set: {error}. Copy it again. {INSTEAD}"
-            ) from error
+        require("speech_small", root, path.parent, missing_in(path.parent, [file]))
+        with reading("speech_small", root, path), path.open("rb") as content:
+            table = np.load(content, allow_pickle=False)
+            sound, cut, text, rate = (table[key] for key in ("audio", "offsets", "text", "sample_rate"))
+            test = table["is_test"] if "is_test" in table else np.arange(len(text)) % 5 == 4
         if len(cut) != len(text) + 1 or cut[-1] != len(sound) or int(rate) != RATES["small"]:
             raise DataError(
                 f"{path} has {len(text)} texts, {len(cut)} offsets up to {cut[-1]} of {len(sound)} samples "

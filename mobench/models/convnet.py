@@ -5,7 +5,6 @@ conv k_1 -> max-pool 2 -> ReLU -> conv k_2 -> max-pool 2 -> ReLU -> linear -> Re
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,13 +18,10 @@ from torch import Tensor
 
 from mobench.errors import ConfigError, choose
 from mobench.kernels import convnet as products
-from mobench.system.fastest import fastest
 
-EXECUTIONS = ("products", "grouped", "loop", "unfold")
+EXECUTIONS = ("products", "loop", "unfold")
 Convolve = Callable[[Tensor, Tensor, int], Tensor]
 """Input, weights and number of groups to output."""
-TRIED = (5, 256)
-"""Runs and pictures with which executions are timed on a GPU."""
 
 
 class Layer(NamedTuple):
@@ -40,37 +36,11 @@ class Layer(NamedTuple):
         return self.weight[:1]
 
 
-def for_device(execution: str, device: torch.device, network: ConvNet) -> str:
-    """Resolves `auto`: on a CPU to `products`, on a GPU to the faster one of `grouped` and `unfold`.
-
-    That is measured once (`mobench.system.fastest`). The results do not depend on it.
-    """
+def for_device(execution: str, device: torch.device) -> str:
+    """Resolves `auto`: on a CPU to `products`, on a GPU to `unfold`. The results do not depend on it."""
     if execution == "auto":
-        return "products" if device.type == "cpu" else _faster(network, device, PRODUCTS.fp32_precision)
+        return "products" if device.type == "cpu" else "unfold"
     return choose("problem.execution", execution, ("auto", *EXECUTIONS))
-
-
-PRODUCTS: Any = torch.backends.cuda.matmul  # its stubs name no parts
-
-
-@functools.lru_cache(maxsize=64)
-def _faster(network: ConvNet, device: torch.device, products: str) -> str:
-    """The faster implementation on this GPU for the gradients of some runs in float32.
-
-    Args:
-        products: the precision of matrix products, on which it depends.
-    """
-    R, B = TRIED
-    theta = torch.full((R, network.dim), 0.01, device=device)
-    pictures = torch.ones(B, network.canvas, network.canvas, device=device)
-
-    def gradients(way: str) -> Tensor:
-        with torch.enable_grad():
-            leaf = theta.clone().requires_grad_(True)
-            return torch.autograd.grad(network.logits(leaf, pictures, way).sum(), leaf)[0]
-
-    ways = {way: functools.partial(gradients, way) for way in ("grouped", "unfold")}
-    return fastest(f"gradients of {network} by patches, runs and pictures {TRIED}, {products}", ways, device)
 
 
 @dataclass(frozen=True)
@@ -87,8 +57,8 @@ class ConvNet:
     execution:
         products  everything as matrix products on chunks of pictures, with derivatives in closed form
                   (`mobench.kernels.convnet`)
-        grouped   the convolutions of all runs as one grouped convolution
-        unfold    the same, with the gradients of the weights as products with the patches of the inputs
+        unfold    the convolutions of all runs as one grouped convolution, with the gradients of the weights
+                  as products with the patches of the inputs
         loop      one run after the other
     """
 
@@ -162,12 +132,12 @@ class ConvNet:
         if execution == "products" and not graph:
             z = products.scores(self, theta, pictures)
             return z.view(len(theta), self.tasks, self.classes, -1).transpose(2, 3)
-        if execution not in ("grouped", "unfold") and len(theta) > 1:
+        if execution != "unfold" and len(theta) > 1:
             # unbind, not theta[r]: the backward of an index writes zeros for all runs, for each run
             return torch.cat([self.logits(row.unsqueeze(0), pictures, execution) for row in theta.unbind(0)])
         W1, b1, W2, b2, W3, b3, *heads = self.split(theta)
         x = nn.avg_pool2d(pictures.unsqueeze(1), self.shrink) if self.shrink > 1 else pictures.unsqueeze(1)
-        convolved = _by_patches if execution == "unfold" else _grouped
+        convolved = _by_patches if execution == "unfold" else _plain
         h = _second(_first(x, W1, b1, convolved), W2, b2, convolved)
         h = torch.relu(torch.baddbmm(b3.unsqueeze(1), h, W3.mT))
         scores = [
@@ -226,7 +196,7 @@ def _second(h: Tensor, W: Tensor, b: Tensor, convolved: Convolve) -> Float[Tenso
     return out.view(B, R, -1).transpose(0, 1)
 
 
-def _grouped(x: Tensor, W: Tensor, groups: int) -> Tensor:
+def _plain(x: Tensor, W: Tensor, groups: int) -> Tensor:
     return nn.conv2d(x, W, groups=groups)
 
 

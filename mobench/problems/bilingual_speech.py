@@ -23,7 +23,7 @@ from mobench.core.preferences import Runs
 from mobench.core.random import counter_uniform
 from mobench.core.sampled import BatchGradients
 from mobench.core.types import Real
-from mobench.data.images import digest_of
+from mobench.data.files import digest_of
 from mobench.data.logmel import log_mel, spec_augment
 from mobench.data.speech import LABELS, LANGUAGES, Speech, speech
 from mobench.data.speech_units import KINDS, Units, units

@@ -17,7 +17,7 @@ from mobench.core.sampled import Batch, BatchGradients
 from mobench.data.celeba import LABELS, SIZES, Faces, faces, names_of
 from mobench.errors import ConfigError, check_batch_runs, choose, suggest
 from mobench.models.mlp import TanhMLP
-from mobench.models.resnet import EXECUTIONS, ResNet, resnet
+from mobench.models.resnet import ResNet, resnet
 from mobench.problems.dataset import TrainTest, chunk_means, network_starts
 
 MODELS = ("small", "resnet18")
@@ -47,8 +47,8 @@ class FaceAttributes(TrainTest, BatchGradients):
             statistics of the batch, in evaluation of batches of up to 100: a picture's score depends on the
             others of its batch.
         hidden: width of `small`.
-        execution: auto | grouped | loop: all residual networks in one grouped convolution, or one after the
-            other (auto); no part of a job's identity.
+        execution: auto | loop: residual networks are computed one after the other with both; no part of a
+            job's identity.
         max_batch_runs: so many residual networks at a time; the activations of the others are computed anew
             in the backward pass. No part of a job's identity.
         start: {kind: default} PyTorch's initialisation.
@@ -80,7 +80,7 @@ class FaceAttributes(TrainTest, BatchGradients):
         super().__post_init__()
         choose("problem.data", self.data, LABELS)
         choose("problem.model", self.model, MODELS)
-        choose("problem.execution", self.execution, ("auto", *EXECUTIONS))
+        choose("problem.execution", self.execution, ("auto", "loop"))
         if self.hidden < 1:
             raise ConfigError(
                 f"problem.hidden={self.hidden} must be at least 1; it is the width of the hidden layer."
@@ -178,9 +178,7 @@ class FaceAttributes(TrainTest, BatchGradients):
         }
 
     def strategy(self, device: torch.device) -> str:
-        if self.model == "small":
-            return "stacked"
-        return "loop" if self.execution == "auto" else self.execution
+        return "stacked" if self.model == "small" else "loop"
 
     # on the device
 
@@ -213,7 +211,7 @@ class FaceAttributes(TrainTest, BatchGradients):
         network = self.network
         if isinstance(network, TanhMLP):
             return network.forward(x, inputs)[0]
-        return network.logits(x, inputs, self.strategy(x.device))
+        return network.logits(x, inputs, "loop")
 
     def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R M"]:
         """Mean losses.

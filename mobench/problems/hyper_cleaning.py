@@ -21,7 +21,8 @@ from mobench.core.bilevel import Bilevel, Step, View
 from mobench.core.preferences import Runs
 from mobench.core.random import generator
 from mobench.core.seeds import PerSeed
-from mobench.data.images import CLASSES, Images, digest_of, load_images
+from mobench.data.files import digest_of
+from mobench.data.images import CLASSES, Images, load_images
 from mobench.errors import ConfigError, choose
 from mobench.problems.dataset import DataProblem
 

@@ -53,7 +53,7 @@ class MultiMNIST(TrainTest, BatchGradients):
         model: lenet | small | wide. tasks: the heads that exist, [0, 1]; [0] or [1] is single-task learning
             (M = 1).
         start: {kind: default} PyTorch's initialisation, {kind: xavier}: Xavier-uniform weights.
-        execution: auto (by hardware) or one of products, grouped, loop, unfold; no part of a job's identity.
+        execution: auto (by hardware) or one of products, loop, unfold; no part of a job's identity.
         max_batch_runs: so many networks at a time; the activations are then computed anew in the backward
             pass. No part of a job's identity.
     """
@@ -146,7 +146,7 @@ class MultiMNIST(TrainTest, BatchGradients):
         return super().facts(runs) | {"train_size": len(data.train), "test_size": len(data.test)}
 
     def strategy(self, device: torch.device) -> str:
-        return for_device(self.execution, device, self.network)
+        return for_device(self.execution, device)
 
     def part(self, split: str, like: Tensor) -> tuple[Tensor, Int[Tensor, "N T"]]:
         """Pictures (uint8) and labels of the tasks."""

@@ -18,7 +18,7 @@ from torch import Tensor
 from mobench.core.preferences import Runs
 from mobench.core.random import seed_for
 from mobench.core.sampled import Sampled
-from mobench.data.images import digest_of
+from mobench.data.files import digest_of
 from mobench.errors import ConfigError, DataError
 from mobench.system.files import write_atomic
 from mobench.system.paths import cache_root
