@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from experiments.mobl import cleaning, few_shot, quadratic
-from experiments.mobl.rows import change, over_seeds, rises
+from experiments.mobl.rows import over_seeds, rises
 from mobench.algorithms.wc_mhgd import WCMHGD
 from mobench.artifacts import Artifact, RunCount
 from mobench.artifacts import style as st
 from mobench.artifacts.artifact import registered
-from mobench.artifacts.checks import Below, SurelyAbove, SurelyBelow
+from mobench.artifacts.checks import Below, SurelyAbove
 from mobench.config.schema import PaperConfig as Paper
 from mobench.core import Runs, loop
 from mobench.core.bilevel import GraphView
@@ -28,37 +28,6 @@ PAPERS = Paper(data=["CIFAR-100"], seeds=2)
 
 
 # effects
-
-
-@pytest.mark.parametrize(
-    ("values", "near", "grows", "falls"),
-    [
-        ([0.0] * 5, 0.0, False, False),  # 100.0 = 100.0
-        ([0.4, 0.6, 0.5], 1.0, "partial", False),  # clear, and too small to count
-        ([2.0, 3.0, 2.5], 1.0, True, False),
-        ([-2.0, -3.0, -2.5], 1.0, False, True),
-        ([-4.0, 9.0, 2.0], 1.0, False, False),  # large, and its interval holds 0
-        ([2.0], 1.0, True, False),
-        ([2.0, -0.1], 0.5, False, False),  # two seeds must agree
-        ([], 0.0, None, None),
-        ([np.nan, 1.0, 1.0], 0.0, None, None),
-    ],
-)
-def test_a_change_counts_where_it_is_large_and_sure(
-    values: list[float], near: float, grows: Any, falls: bool | None
-) -> None:
-    mean = over_seeds(np.array(values))
-    assert SurelyAbove(mean, near=near, agree=True).holds is grows
-    assert SurelyBelow(mean, near=near, agree=True).holds is falls
-
-
-def test_intervals_are_students_and_there_is_none_of_two_seeds() -> None:
-    three = over_seeds([1.0, 2.0, 3.0])
-    assert (three.low, three.high) == pytest.approx((2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5))
-    assert over_seeds([1.0]).ends() == "one seed, no interval"
-    assert over_seeds([1.0, 2.0]).ends() == "2 seeds, no interval"
-    paired = change(pd.Series({0: 1.0, 1: 5.0}), pd.Series({1: 7.0, 2: 9.0}))
-    assert paired.values.tolist() == [2.0]
 
 
 @pytest.mark.parametrize(
@@ -352,13 +321,3 @@ def test_the_gram_matrix_times_a_factor_is_u_over_it() -> None:
         torch.testing.assert_close(one, other)
     plain = WCMHGD(trade_off=10.0).weights(F, G, state, 0)[0]
     assert not torch.allclose(plain, WCMHGD(trade_off=10.0).weights(F, 9.0 * G, state, 0)[0])
-
-
-def test_accuracies_before_their_ceiling_are_those_of_one_step() -> None:
-    """The first at which one of the curves reaches it; none is said where none does."""
-    steps = np.array([0, 5, 10])
-    slow = steps, np.array([[20.0, 20.0], [50.0, 60.0], [99.0, 99.0]])
-    fast = steps, np.array([[20.0, 20.0], [80.0, 90.0], [99.0, 99.0]])
-    said = few_shot.before_ceiling({"D = 8": slow, "D = 32": fast})
-    assert said == "At step 5, before accuracies saturate: 55.0 % with D = 8, 85.0 % with D = 32."
-    assert few_shot.before_ceiling({"D = 8": (steps[:2], slow[1][:2])}) == ""

@@ -13,7 +13,7 @@ import pytest
 from experiments.mlm_cmoo.fig1 import chosen, followed
 from experiments.mlm_cmoo.rate import slope
 from experiments.mlm_cmoo.table1 import judge
-from experiments.mlm_cmoo.timing import TASKS, Times, multiple, steps_for
+from experiments.mlm_cmoo.timing import TASKS, Times, multiple
 from mobench.artifacts.checks import Check
 
 
@@ -164,13 +164,6 @@ def test_verdicts_of_table_1(mlm: Levels, nsga2: Levels, psl: Levels, holds: tup
         assert said[id]["measured"]
         assert said[id]["tolerance"]
         assert said[id]["reason"] or said[id]["holds"] is not None
-
-
-@pytest.mark.parametrize("power", [0.0, 0.1, 0.4])
-def test_steps_until_the_steps_add_up(power: float) -> None:
-    T = steps_for(50.0, 0.01, 2.0, power)
-    c = 2.0 * (np.arange(round(T)) + 1.0) ** power
-    assert (0.01 / c).sum() == pytest.approx(50.0, rel=1e-3)
 
 
 def test_slopes() -> None:

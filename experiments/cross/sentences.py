@@ -16,7 +16,6 @@ from mobench.comparison import rows, statistics
 from mobench.system.files import write_atomic
 
 from .board import Board, boards_with_rows, by_angle, ignoring, replicated
-from .nulls import LEVEL, copies_called_different
 from .speed import budgets, common
 from .zoo import name_of, other_budgets, problems_in_words
 
@@ -25,9 +24,6 @@ FIRST = "<!-- conclusions: written by python -m experiments.cross.sentences -->"
 END_FIRST = "<!-- end of conclusions -->"
 BEGIN = "<!-- sentences: written by python -m experiments.cross.sentences -->"
 END = "<!-- end of sentences -->"
-AGAIN = "<!-- replication: written by python -m experiments.cross.sentences -->"
-END_AGAIN = "<!-- end of replication -->"
-RULES = "../protocol.md"
 CONCAVE = ("vlmop2", "zdt2", "uf4", "dtlz2")  # fronts on which weighted sums have no inner optimum
 
 
@@ -240,53 +236,14 @@ def _over_problems(values: np.ndarray) -> tuple[float, float, float]:
     return float(values.mean()), float(low), float(high)
 
 
-def replication(boards: Sequence[Board], again: Sequence[Board]) -> str:
-    same_order = replicated(boards, again) | replicated(by_angle(boards), by_angle(again))
-    if not same_order:
-        return "No rows of the replication are kept yet."
-    listed = ", ".join(
-        f"`{name}` {sum(of_board)} of {len(of_board)}" for name, of_board in same_order.items() if of_board
-    )
-    none = [f"`{name}`" for name, of_board in same_order.items() if not of_board]
-    silent = f" No pair is separated on {_and(none)}, which hence decides nothing." if none else ""
-    return (
-        "In a rerun with other seeds and other trials throughout, on the same problems, these of the pairs "
-        "whose difference has an interval without 0 in the first run have the same order: "
-        f"{listed}.{silent} [Version 2 of the protocol]({RULES}#version-2-what-is-concluded-from-rows) asks "
-        "for 95 % over all boards by score, and over all by angle. Version 1 asked for Kendall's tau of at "
-        f"least 0.9 of each board, which [none had]({RULES}#version-1s-check-of-the-replication-kept)."
-    )
-
-
-def copies(boards: Sequence[Board]) -> str:
-    """States how often Wilcoxon's test tells a method from its copy; the protocol allows 5 %."""
-    rates = {board.name: copies_called_different(board) for board in boards}
-    if not rates:
-        return ""
-    over = {name: rate for name, rate in rates.items() if rate > LEVEL}
-    said = ", ".join(f"`{name}` {100 * rate:.1f} %" for name, rate in rates.items())
-    held = "no board exceeds."
-    if over:
-        which = " and ".join(f"`{name}`" for name in over)
-        held = f"{which} exceeds: there, a corrected p just below 0.05 is no evidence."
-    return (
-        "Wilcoxon's test, which compares each method with the tuned baseline, was applied to "
-        "methods and copies of themselves (other tunings, other seeds). The share of 200 pairs that it calls "
-        f"different: {said}. The protocol allows {100 * LEVEL:g} %, which {held} Intervals in brackets do "
-        "not depend on it."
-    )
-
-
 def page() -> str:
     text = PAGE.read_text(encoding="utf-8")
     stored = rows.kept(0)
     boards = boards_with_rows(stored)
     second = boards_with_rows(rows.kept(1))
-    again = f"{replication(boards, second)}\n\n{copies(boards)}".rstrip()
     first = conclusions(boards, second, boards_with_rows(stored, other_budgets())) if boards else []
     text = _between(text, FIRST, END_FIRST, _numbered(first))
-    text = _between(text, BEGIN, END, _numbered(sentences(boards)))
-    return _between(text, AGAIN, END_AGAIN, again)
+    return _between(text, BEGIN, END, _numbered(sentences(boards)))
 
 
 def _numbered(sentences: Sequence[str]) -> str:

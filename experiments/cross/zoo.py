@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -110,23 +110,29 @@ SIDE_BY_SIDE = (
 )
 
 
-def draw(a: Artifact, boards: list[Board], new: set[str]) -> None:
-    """A panel for each board: scores with intervals, the best first; methods computed here in bold."""
-    boards = sorted(boards, key=lambda board: SIDE_BY_SIDE.index(board.key))
+def two_columns(boards: Sequence[Board], between: float) -> tuple[Any, np.ndarray, list[int]]:
+    """Returns a figure with a panel for each board, the panels, and how many lines each row of panels has."""
     tall = [max(len(board.methods) for board in boards[i : i + 2]) for i in range(0, len(boards), 2)]
     fig, axes = st.plt.subplots(
         len(tall),
         min(2, len(boards)),
-        figsize=(st.WIDTH, ROW * sum(tall) + 0.75 * len(tall)),
+        figsize=(st.WIDTH, ROW * sum(tall) + between * len(tall)),
         height_ratios=tall,
         layout="constrained",
         squeeze=False,
     )
+    for ax in axes.flat[len(boards) :]:
+        ax.set_axis_off()
+    return fig, axes, tall
+
+
+def draw(a: Artifact, boards: list[Board], new: set[str]) -> None:
+    """A panel for each board: scores with intervals, the best first; methods computed here in bold."""
+    boards = sorted(boards, key=lambda board: SIDE_BY_SIDE.index(board.key))
+    fig, axes, tall = two_columns(boards, 0.75)
     for i, (ax, board) in enumerate(zip(axes.flat, boards, strict=False)):
         draw_board(ax, board, new)
         ax.set_ylim(tall[i // 2] - 0.4, -0.6)  # lines of panels beside each other are equally far apart
-    for ax in axes.flat[len(boards) :]:
-        ax.set_axis_off()
     st.caption(
         fig,
         "Lines: 95 % bootstrap over problems, tuning studies and seeds. Black: the tuned baseline, the "
@@ -195,15 +201,7 @@ def critical(a: Artifact) -> None:
     if not boards:
         a.note("No rows are kept.")
         return
-    tall = [max(len(board.methods) for board in boards[i : i + 2]) for i in range(0, len(boards), 2)]
-    fig, axes = st.plt.subplots(
-        len(tall),
-        2,
-        figsize=(st.WIDTH, ROW * sum(tall) + 0.7 * len(tall)),
-        height_ratios=tall,
-        layout="constrained",
-        squeeze=False,
-    )
+    fig, axes, _ = two_columns(boards, 0.7)
     lines = []
     for ax, board in zip(axes.flat, boards, strict=False):
         names = sorted(board.methods, key=lambda m: board.ranks[m])
@@ -229,8 +227,6 @@ def critical(a: Artifact) -> None:
                     "problems": len(board.problems),
                 }
             )
-    for ax in axes.flat[len(boards) :]:
-        ax.set_axis_off()
     fig.supxlabel(
         "A line reaches one critical difference (Nemenyi, 5 %) beyond a mean rank: methods whose points it "
         "covers are not told apart from it. Lines end at the worst rank.",
@@ -240,15 +236,9 @@ def critical(a: Artifact) -> None:
         color="#555555",
     )
     a.note("Boards with one problem have no ranks over problems, and are left out.")
-    silent = [
-        TITLES[board.name]
-        for board in boards
-        if statistics.critical_difference(len(board.methods), len(board.problems)) > len(board.methods) - 1
-    ]
-    if silent:
-        a.note(
-            f"{', '.join(silent)}: with so few problems the critical difference exceeds every difference of "
-            "mean ranks, so that no two methods can be told apart by it."
-        )
+    a.note(
+        "Where a panel's critical difference (CD) exceeds its number of methods less one, it tells no two "
+        "methods apart."
+    )
     a.table(lines, given=["board", "method", "CD", "problems"])
     a.figure(fig)

@@ -28,7 +28,6 @@ GIVEN = ("method", "lambda", "x exact", "V exact")  # columns that no run measur
 TIME = "iteration $t + 1$"
 ZERO = 1e-4  # the paper's tolerance on max_j g_j (Appendix E.3)
 NEARLY_ZERO = 1e-3  # violations below it are drawn on a linear axis
-DISTINCT = 0.05  # share of a panel's height: curves that are nearer are one to the eye
 NEARLY = 0.05  # ours: share of the smallest right-hand side of a constraint
 MATCH = 0.01  # final x of two variants match: less than the spread over seeds
 MOST = 0.95  # of the runs; a pilot has 99 %
@@ -151,44 +150,18 @@ def draw_curves(a: Artifact, curves: Mapping[str, Curves], method: str = "") -> 
     band_of = f"10 to 90 % of the seeds of {METHODS[method]}" if method else "range of the seeds"
     lam = ", ".join(f"{v:g}" for v in main.lam)
     seeds = f"{len(main.final)} seeds"
-    fig.suptitle(f"$\\lambda = ({lam})$; mean over {seeds}, band: {band_of}{coinciding(curves)}")
+    fig.suptitle(f"$\\lambda = ({lam})$; mean over {seeds}, band: {band_of}; lines not seen lie below others")
     legend_below(fig, axes[0, 0])
     a.figure(fig)
 
 
-def coinciding(curves: Mapping[str, Curves]) -> str:
-    """Says in which panels the drawn curves lie on one another, so that nobody looks for them."""
-    if len(curves) < 2 or len({len(c.steps) for c in curves.values()}) > 1:
-        return ""
-    panels = {
-        "$x$": [c.x.mean(0) for c in curves.values()],
-        "value": [c.column("tchebycheff").mean(0) for c in curves.values()],
-        "violation": [np.arcsinh(c.column("violation").mean(0) / NEARLY_ZERO) for c in curves.values()],
-    }
-    names = [
-        name
-        for name, means in panels.items()
-        if float(np.ptp(means, axis=0).max()) < DISTINCT * float(np.ptp(means[0]))
-    ]
-    if not names:
-        return ""
-    every = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    return f"; curves of {every} coincide"
-
-
 # checks
 
-
-def at_the_bound(ends: Mapping[tuple[float, ...], np.ndarray], problem: ConstrainedGaussian) -> str:
-    """Says why runs end beyond the feasible set, from the final x of all runs by preference."""
-    end = problem.feasible_set[1]
-    lam, x = max(ends.items(), key=lambda item: float(item[1].max()))
-    best = float(problem.optimum(torch.tensor([lam], dtype=torch.float64))[0])
-    return (
-        f"At lambda = ({', '.join(f'{v:g}' for v in lam)}) the optimum {best:.4f} is {end - best:.4f} from "
-        f"the end of the feasible set ({end:.4f}); final iterates there have standard deviation "
-        f"{std(x):.4f} over the seeds, and some are beyond it."
-    )
+# why runs end beyond the feasible set
+AT_THE_BOUND = (
+    "At preferences near a corner of the simplex the optimum lies within the spread of the final iterates of "
+    "the end of the feasible set, so that some of them are beyond it."
+)
 
 
 def judge_violation(

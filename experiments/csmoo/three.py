@@ -18,13 +18,13 @@ from mobench.artifacts.statistics import Mean, wilson
 from mobench.jobs.store import columns
 
 from .runs import (
+    AT_THE_BOUND,
     COLOURS,
     GIVEN,
     MATCH,
     METHODS,
     MOST,
     Curves,
-    at_the_bound,
     draw_curves,
     finals,
     judge_violation,
@@ -66,8 +66,7 @@ def fig37(a: Artifact) -> None:
     a.claim("coincide", coincide.also(f"largest difference {apart.max():.1e}"))
     problem = curves["basic"].problem
     violation = np.concatenate([c.end("violation") for c in curves.values()])
-    why = at_the_bound({c.lam: c.x_end for c in curves.values()}, problem)
-    judge_violation(a, "feasible", violation, min(problem.bounds), reason=why)
+    judge_violation(a, "feasible", violation, min(problem.bounds), reason=AT_THE_BOUND)
     for figure in CURVES:
         a.refer(f"csmoo/{figure}", "optimum")
     a.refer("csmoo/starts_three", "stay-feasible")
@@ -168,9 +167,7 @@ def fig38(a: Artifact) -> None:
     ]
     a.table(lines, given=("method", "preferences", "seeds"))
     every = pd.concat(ends.values())
-    by_preference = {tuple(g[names].iloc[0]): g["x"].to_numpy() for _, g in every.groupby(names)}
-    why = at_the_bound(by_preference, problem)
-    judge_violation(a, "on-curve", every["violation"].to_numpy(), min(problem.bounds), reason=why)
+    judge_violation(a, "on-curve", every["violation"].to_numpy(), min(problem.bounds), reason=AT_THE_BOUND)
     together = pd.concat(
         [rows.set_index("run")["x"] for rows in ends.values()], axis=1, join="inner"
     ).to_numpy()

@@ -14,7 +14,6 @@ from mobench.artifacts.statistics import Mean, finite_mean, std
 
 from .images import (
     ANGLES,
-    COLOURS,
     MEASURES,
     METHODS,
     NOTHING,
@@ -28,6 +27,7 @@ from .images import (
     draw_published,
     dress_points,
     in_order,
+    key_of_points,
     means_by_preference,
     near_published,
     panels,
@@ -128,20 +128,13 @@ def lost(panel: Panel) -> str:
 
 def add_legend(fig: Any, ax: Any, drawn: list[Panel], paper: bool) -> None:
     """Gives the figure one legend of the markers, colours and lines that are drawn."""
-    for m, name in METHODS.items():
-        if not any(m in panel.jobs for panel in drawn):
-            continue
-        ax.plot([], [], ls="", marker=MARKERS[m], color=st.GREY, label=name)
-    for colour, degrees in zip(COLOURS, RAY_LABELS, strict=True):
-        ax.plot([], [], ls="", marker="o", color=colour, label=f"ray {degrees}")
     ax.plot([], [], ls="", marker="o", ms=3, alpha=0.4, color=st.GREY, label="one seed")
     ax.plot([], [], ls="", marker="o", ms=7, mec="k", mew=0.5, color=st.GREY, label="mean of the seeds")
-    if paper:
-        ax.plot([], [], ls="", marker="x", ms=7, color=st.GREY, label="FERERO, published")
     ax.plot([], [], color=st.GREY, lw=1.1, ls=":", label="ray (loss)")
     if any(panel.single for panel in drawn):
         ax.plot([], [], color=st.GREY, lw=0.8, label="single task")
-    fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    markers = {name: MARKERS[m] for m, name in METHODS.items() if any(m in panel.jobs for panel in drawn)}
+    key_of_points(fig, ax, markers, "FERERO, published" if paper else "")
 
 
 def table_lines(a: Artifact, panel: Panel) -> list[dict[str, Any]]:

@@ -252,6 +252,17 @@ def draw_published(ax: Any, name: str, measure: str, method: str = "FERERO") -> 
         ax.plot(*point, ls="", marker="x", ms=7, color=colour)
 
 
+def key_of_points(fig: Any, ax: Any, markers: Mapping[str, str], published: str = "") -> None:
+    """Gives a figure one legend of its markers, by their names, the preferences' colours and the crosses."""
+    for label, marker in markers.items():
+        ax.plot([], [], ls="", marker=marker, color=st.GREY, label=label)
+    for colour, degrees in zip(COLOURS, RAY_LABELS, strict=True):
+        ax.plot([], [], ls="", marker="o", color=colour, label=f"ray {degrees}")
+    if published:
+        ax.plot([], [], ls="", marker="x", ms=7, color=st.GREY, label=published)
+    fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=5)
+
+
 def dress_points(ax: Any, measure: str) -> None:
     """Draws the rays, which belong to losses, and names the axes."""
     if measure == "loss":

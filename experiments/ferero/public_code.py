@@ -16,7 +16,6 @@ from mobench.artifacts.statistics import finite_mean
 
 from .images import (
     ANGLES,
-    COLOURS,
     MEASURES,
     NOTHING,
     RAYS,
@@ -26,6 +25,7 @@ from .images import (
     draw_points,
     draw_published,
     dress_points,
+    key_of_points,
     on_papers_pictures,
     pictures_of,
     points_of,
@@ -66,7 +66,8 @@ def public_code(a: Artifact) -> None:
             whole = not former and on_papers_pictures(a, key, jobs["code"])
             near = at_published(points, SETS[key]).provided(whole, FORMER if former else OTHER)
             a.check("{key}-points", near, key=key, name=SETS[key])
-    add_legend(fig, axes[0, 0], any(on_papers_pictures(a, key, a.jobs[f"{key}_code"]) for key in keys))
+    paper = any(on_papers_pictures(a, key, a.jobs[f"{key}_code"]) for key in keys)
+    key_of_points(fig, axes[0, 0], dict(VARIANTS.values()), "published" if paper else "")
     a.figure(fig)
     a.table(lines, given=("data set", "measure", "variant", "preference", "published 1", "published 2"))
     a.note(
@@ -75,17 +76,6 @@ def public_code(a: Artifact) -> None:
         "of the printed gamma. It also starts a run again whose accuracy is below 0.15; ours are not started "
         "again here (ferero/screen)."
     )
-
-
-def add_legend(fig: Any, ax: Any, paper: bool) -> None:
-    """Gives the figure one legend of the markers and colours that are drawn."""
-    for label, marker in VARIANTS.values():
-        ax.plot([], [], ls="", marker=marker, ms=7, mec="k", mew=0.5, color=st.GREY, label=label)
-    for colour, degrees in zip(COLOURS, ANGLES, strict=True):
-        ax.plot([], [], ls="", marker="o", color=colour, label=f"ray {degrees:g}°")
-    if paper:
-        ax.plot([], [], ls="", marker="x", ms=7, color=st.GREY, label="published")
-    fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=6)
 
 
 def table_lines(title: str, key: str, jobs: dict[str, JobRows], measure: str) -> list[dict[str, Any]]:

@@ -10,7 +10,6 @@ training are the paper's, and what is left of a difference is FERERO's own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from mobench.artifacts.statistics import finite_mean
 
 from .images import (
     ANGLES,
-    COLOURS,
     MEASURES,
     METHODS,
     NOTHING,
@@ -32,6 +30,7 @@ from .images import (
     draw_published,
     dress_points,
     in_order,
+    key_of_points,
     near_published,
     on_papers_pictures,
     pictures_of,
@@ -111,18 +110,12 @@ def draw(a: Artifact) -> dict[str, dict[str, JobRows]]:
         dress_points(ax, "loss")
         ax.set_title(title if len(by_method) == len(shown) else f"{title}: {method}")
     seen = {name for jobs in shown.values() for name in jobs}
-    for label, marker in (look for name, look in VARIANTS.items() if name in seen):
-        axes[0, 0].plot([], [], ls="", marker=marker, color=st.GREY, label=label)
-    if any(on_papers_pictures(a, key, next(iter(jobs.values()))) for key, jobs in shown.items()):
-        axes[0, 0].plot([], [], ls="", marker="x", color=st.GREY, label="published")
-    for colour, degrees in zip(COLOURS, ANGLES, strict=True):
-        axes[0, 0].plot([], [], color=colour, label=f"ray {degrees:g}°")
-    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    paper = any(on_papers_pictures(a, key, next(iter(jobs.values()))) for key, jobs in shown.items())
+    markers = dict(look for name, look in VARIANTS.items() if name in seen)
+    key_of_points(fig, axes[0, 0], markers, "published" if paper else "")
     a.refer("ferero/public_code", *(f"{key}-points" for key in shown))
     a.figure(fig)
     a.table(lines, given=("data set", "variant", "ray"))
-    if said := order_of_ends(shown):
-        a.note(said)
     a.note(
         "H: distance of the training losses from the ray, with its sign (positive: the first loss is too "
         "large). The multiplier of the ray moves by gamma (pull of the ray - push of the gradients) in a "
@@ -130,29 +123,6 @@ def draw(a: Artifact) -> dict[str, dict[str, JobRows]]:
         "order, until one passes the script's rule. A point of a run that was lost or ended is not drawn."
     )
     return shown
-
-
-def order_of_ends(shown: Mapping[str, Mapping[str, JobRows]]) -> str:
-    """Says in how many jobs the ends of the outer rays lie the other way round, and why: what moves the
-    multiplier there is the gradients, not the ray."""
-    swapped = both = 0
-    ratios = []
-    for job in (job for jobs in shown.values() for name, job in jobs.items() if name not in METHODS):
-        second = finite_mean(ends(job)[..., 1], 1)[[0, -1]]  # of 22.5 and 67.5 degrees
-        if np.isfinite(second).all():
-            both += 1
-            swapped += bool(second[0] > second[1])
-        good = passed(job)[[0, -1]]
-        push, pull = (np.abs(means(job, term)[[0, -1]][good]) for term in ("gram", "pull"))
-        ratios += list((push / pull)[np.isfinite(push / pull)])
-    if not both or not ratios:
-        return ""
-    return (
-        f"Of {both} jobs in which both outer rays finished, the end of 22.5° has the larger second loss in "
-        f"{swapped}; in Figure 5 it has the smaller one. The push of the gradients on the multiplier of the "
-        f"ray is there {min(ratios):.0f} to {max(ratios):.0f} times the pull of the ray: the multiplier "
-        "follows the direction of least norm, not the ray."
-    )
 
 
 def passed(job: JobRows) -> np.ndarray:

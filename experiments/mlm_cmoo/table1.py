@@ -11,7 +11,7 @@ from mobench.artifacts import Artifact, artifact
 from mobench.artifacts.checks import AtLeast, Below, Check, Comparison, Count, Inside, Judged
 from mobench.artifacts.published import published
 
-from .timing import TASKS, Timed, Times, arrived, needed
+from .timing import TASKS, Timed, Times
 
 LEVELS = {"smoke": (2.4, 2.3), "laptop": (2.0, 1.5), "paper": (1e-2, 1e-3)}
 EASIER = {"smoke": (), "laptop": (), "paper": (0.5, 0.1)}  # ours; after one seed had ended at 0.06 and 0.083
@@ -29,14 +29,13 @@ OTHERS = {  # what NSGA-II and PSL search ("-": descent), and the jobs
     "equal weights, alpha 0.1": ("-", "ls_longer"),
 }
 BASELINES = ("NSGA-II", "PSL")
-LONGER = "equal weights, alpha 0.1"
-ENDS = {  # jobs whose ends say what kept MLM-CMOO from a loss
-    "MLM-CMOO, step sizes of River Flow": "with the step sizes that the paper prints for River Flow",
-    "equal weights, alpha as MLM-CMOO": (
-        "plain descent on the same batches (equal weights, no constraints) with MLM-CMOO's alpha"
-    ),
-    LONGER: "plain descent with alpha = 0.1",
-}
+CUT_OFF = (
+    "Cut off: the paper prints neither T nor c_t. After 20,000 steps at the paper's scale (seed 0) running "
+    "means of L and R are 0.060 and 0.085; with the step sizes printed for River Flow 2.3 and 2.3; of plain "
+    "descent on the same batches 0.032 and 0.046 with MLM-CMOO's alpha and 0.00014 and 0.00018 with alpha = "
+    "0.1. MLM-CMOO's step along the losses is alpha / c_t, by then 2.7 times smaller than alpha. Decided by "
+    "longer runs: 0.01 needs some 1.8e+05 to 2.0e+06 steps, 5 to 57 hours of a core for a seed."
+)
 
 
 @artifact("mlm_cmoo/table1")
@@ -142,13 +141,8 @@ def judge(a: Artifact, times: Times) -> None:
     missing = ", ".join(f"{task} at {level:g}" for (task, level), t in times.unit.items() if t is None)
     reached = {f"{task} at {level:g}": t is not None for (task, level), t in times.unit.items()}
     all_reached = Count(reached, what="losses reached by all seeds")
-    why = ""
-    if missing:
-        ends = {words: times.others.get(name, []) for name, words in ENDS.items()}
-        why = arrived(times.own[0], ends) + needed(times.own[0], times.others.get(LONGER, []), high)
-    a.claim(
-        "reaches", all_reached.provided(not missing, why).because("a run that is cut off decides nothing")
-    )
+    decided = all_reached.provided(not missing, CUT_OFF)
+    a.claim("reaches", decided.because("a run that is cut off decides nothing"))
     no_ratio = ""
     if missing:
         no_ratio = (

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from mobench.artifacts.rows import JobRows, RunCount
-from mobench.artifacts.statistics import log_slope
 from mobench.errors import StoreError
 
 TASKS = ("L", "R")
@@ -139,71 +138,3 @@ class Times:
         reached = [run.seconds(task, level) for run in self.own]
         done = [t for t in reached if t is not None]
         return f"{np.mean(done):.1f} s{RunCount(len(done), len(reached)).short}" if done else "not reached"
-
-
-def steps_for(length: float, alpha: float, c0: float, power: float) -> float:
-    """Returns T with sum_(t < T) alpha / c_t = length, where c_t = c0 (t + 1)^power, power < 1.
-
-    The sum is taken as an integral.
-    """
-    return float(((1.0 - power) * length * c0 / alpha) ** (1.0 / (1.0 - power)))
-
-
-def arrived(mlm_cmoo: Timed, others: Mapping[str, list[Timed]]) -> str:
-    """Says where the runs of seed 0 ended: whether the method or its step sizes kept it from a loss.
-
-    others: what to call the runs that it is compared with.
-    """
-
-    def end(run: Timed) -> str:
-        left, right = run.losses.iloc[-1]
-        return "no number (diverged)" if np.isnan(left + right) else f"{left:.2g} and {right:.2g}"
-
-    steps = mlm_cmoo.rows.config["steps"]
-    config = mlm_cmoo.rows.config["algorithm"]
-    c = config["c0"] * steps ** config["penalty_power"]
-    ends = [f"MLM-CMOO {end(mlm_cmoo)}", *(f"{name} {end(runs[0])}" for name, runs in others.items() if runs)]
-    return (
-        f"Cut off: the paper prints neither T nor c_t, {steps} steps are ours. Running means of L "
-        f"and R at the end, seed 0: {'; '.join(ends)}. MLM-CMOO's step along the losses is alpha / c_t, by "
-        f"then {c:.2g} times smaller than alpha."
-    )
-
-
-def needed(mlm_cmoo: Timed, longer: list[Timed], level: float) -> str:
-    """Says how many steps MLM-CMOO would need, by two estimates.
-
-    By the first, its step sizes add up to the length after which plain descent with a larger step has the
-    loss on both tasks; the second is a power law through the second half of the run.
-    """
-    config = mlm_cmoo.rows.config["algorithm"]
-    said = []
-    counts = []
-    for run in longer[:1]:
-        reached = [run.losses.index[run.losses[task] <= level] for task in TASKS]
-        if all(len(r) for r in reached):
-            length = max(float(r[0]) + 1.0 for r in reached) * run.rows.config["algorithm"]["step_size"]
-            steps = steps_for(length, config["step_size"], config["c0"], config["penalty_power"])
-            counts.append(steps)
-            said.append(
-                f"{steps:.1e} (its steps add up to those of plain descent with alpha = 0.1 at that loss)"
-            )
-    late = mlm_cmoo.losses[mlm_cmoo.losses.index >= mlm_cmoo.losses.index.max() / 2].dropna()
-    if len(late) > 10 and (late > 0).all().all():
-        t = late.index.to_numpy(float)
-        estimates = []
-        for task in TASKS:
-            slope = log_slope(t, late[task].to_numpy())
-            if slope < 0:
-                middle = np.log(late[task]).mean() - slope * np.log(t).mean()
-                counts.append(float(np.exp((np.log(level) - middle) / slope)))
-                estimates.append(f"{task} {counts[-1]:.1e}")
-        if estimates:
-            said.append(f"{', '.join(estimates)} (a power law through the second half of the run)")
-    if not said:
-        return ""
-    hours = [count * mlm_cmoo.seconds_per_step / 3600 for count in (min(counts), max(counts))]
-    return (
-        f" Estimated number of steps to {level:g}: {' or '.join(said)}. Decided by runs of at least that "
-        f"length: {hours[0]:.2g} to {hours[1]:.2g} hours of a core for a seed, and more for the smaller loss."
-    )

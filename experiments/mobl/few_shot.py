@@ -39,10 +39,12 @@ PANEL = {"training": "a", "test": "b"}
 LEADS = {"training": "c", "test": "d"}
 KINDS = {"training": "train_accuracy_", "test": "test_accuracy_"}
 SURE: dict[str, Any] = {"near": STEP, "agree": True, "unit": " pp", "digits": "+.1f"}
+# of `below_ceiling`: the limit of accuracies, and what decides
 ANEW = (
     "Decided by runs as long whose images are drawn anew in each step, as the program does whose model the "
     "paper takes: problem.redraw=true, hours of a core for each figure."
 )
+CEILING: dict[str, Any] = {"ceiling": 100.0, "within": STEP, "unit": " %", "before": ANEW}
 U_COLOURS = (st.GREY, st.SKY, st.BLUE, st.RED)
 TRADE_OFF = "$u$: the constant that trades the preference $r$ against stationarity."
 INNER = "$D$: steps in the lower level's variables for each outer step."
@@ -125,36 +127,6 @@ def early(job: FewShot) -> int | None:
     return int(reached[0]) if len(reached) else None
 
 
-def before_ceiling(curves: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> str:
-    """Says what mean training accuracies are where the first of them reaches EARLY; empty if none does.
-
-    Args:
-        curves: by name, the recorded steps and the accuracies of the runs (steps, runs).
-    """
-    means = {name: values.mean(axis=1) for name, (_, values) in curves.items()}
-    reached = np.flatnonzero(np.max(list(means.values()), axis=0) >= EARLY)
-    if not len(reached):
-        return ""
-    steps = next(iter(curves.values()))[0]
-    said = ", ".join(f"{mean[reached[0]]:.1f} % with {name}" for name, mean in means.items())
-    return f"At step {steps[reached[0]]}, before accuracies saturate: {said}."
-
-
-def ceiling(pref: FewShot) -> str:
-    """Returns why training accuracies show no preference, with the lead before they were near 100 %."""
-    step = early(pref)
-    said = "Accuracies on the query sets, on which the network is trained, are near 100 % for all tasks"
-    if step is None:
-        return f"{said}."
-    before = leads(pref, KINDS["training"]).loc[step].mean()
-    return f"{said}; at step {step}, where their mean reaches {EARLY:g} %, the lead is {before:+.1f} pp."
-
-
-def saturation(before: str = "") -> dict[str, Any]:
-    """Returns the arguments of `below_ceiling`: the limit of accuracies, and words about what decides."""
-    return {"ceiling": 100.0, "within": STEP, "unit": " %", "before": f"{before} {ANEW}".strip()}
-
-
 def best_alone(values: np.ndarray, task: int) -> bool:
     """Returns whether a task's value is above all others, strictly, so that runs at 100 % do not count."""
     return bool(values[task] > np.delete(values, task).max())
@@ -181,7 +153,7 @@ def _judge_preferred(a: Artifact, pref: FewShot, kind: str) -> None:
     check = AllOf(on_axes, in_runs, partial=True).also(", ".join(values))
     a.claim(
         "preferred-{kind}",
-        check.below_ceiling(mean.ravel(), **saturation(ceiling(pref))),
+        check.below_ceiling(mean.ravel(), **CEILING),
         reason=f"It holds {alone} alone." if check.holds == "partial" else "",
         interval="the preferred task's lead over the mean of the others, in pp: "
         f"{over_seeds(lead(pref, KINDS[kind])).ends('.1f')}",
@@ -205,7 +177,7 @@ def _judge_extreme(a: Artifact, pref: FewShot, extreme: FewShot, kind: str) -> N
         f"From .8 to .96 the preferred task's accuracy changes by {preferred[1] - preferred[0]:+.1f} pp and "
         f"that of the others by {others[1] - others[0]:+.1f} pp."
     )
-    check = check.also(values).below_ceiling([*preferred, *others], **saturation(ceiling(pref)))
+    check = check.also(values).below_ceiling([*preferred, *others], **CEILING)
     a.claim("extreme-{kind}", check, interval=further.ends("+.1f", " pp"), kind=kind, cause=cause)
 
 
@@ -254,7 +226,7 @@ def fig1(a: Artifact) -> None:
     ratio = f"{covered / single:.2f} times the largest single polygon, {single:.3f}"
     interval = f"ratio {over_seeds(_ratios(pref, extreme)).ends('.2f')}"
     # the hull is at most the polygon of all tasks at 100 %
-    check = check.also(ratio).below_ceiling([100 * single / polygon_area(np.ones(pref.S))], **saturation())
+    check = check.also(ratio).below_ceiling([100 * single / polygon_area(np.ones(pref.S))], **CEILING)
     a.claim("covered", check, interval=interval)
     _notes(a, pref)
 
@@ -420,10 +392,8 @@ def fig4(a: Artifact) -> None:
         fig.axes[-1].legend(ncols=2, **below)
     ax = fig.add_subplot(cells[1, :])
     speeds = {}
-    curves = {}
     for (job, runs), color in zip(_by_steps(a, pref), D_COLOURS, strict=True):
         steps, values = job.curve("train_accuracy", runs)
-        curves[f"D = {job.D}"] = steps, values
         band(ax, steps, values, f"$D = {job.D}$", color)
         speeds[job.D] = _per_seed(job, np.trapezoid(values, steps, axis=0) / steps[-1], runs)
     dress(ax, "outer step $k$", "mean training accuracy, %", "(c) task 1 preferred", legend="lower right")
@@ -436,8 +406,7 @@ def fig4(a: Artifact) -> None:
         _judge_trade_off(a, trade)
     else:
         a.note("(b), the trade-off, is not drawn: artifact.only left out the job trade_off.")
-    before = before_ceiling(curves)
-    _judge_inner_steps(a, "inner-steps", speeds, "mean accuracy over the steps", before=before)
+    _judge_inner_steps(a, "inner-steps", speeds, "mean accuracy over the steps")
     _notes(a, pref)
 
 
@@ -450,8 +419,7 @@ def _judge_trade_off(a: Artifact, trade: FewShot) -> None:
     check = SurelyAbove(grown, of="gain of accuracy from u = 1 to 20", **SURE | {"digits": "+.2f"})
     values = f"{', '.join(accuracy)}; its loss {', '.join(loss)}; its mean weight {', '.join(weight)}"
     ends = [trade.ends("train_accuracy_", r)[:, 0].mean() for r in runs.values()]
-    more = "A larger u puts more weight on task 1 while the run lasts, and its loss falls further."
-    check = check.also(values).below_ceiling(ends, **saturation(more))
+    check = check.also(values).below_ceiling(ends, **CEILING)
     a.claim("trade-off", check, interval=grown.ends("+.2f", " pp"))
 
 
@@ -462,18 +430,8 @@ def _judge_inner_steps(
     grown = change(of_seeds[order[0]], of_seeds[order[-1]])
     sure = SurelyAbove(grown, of=f"{of}, largest D minus smallest", **SURE)
     means = {f"D = {D}": float(of_seeds[D].mean()) for D in order}
-    check = rises(means, of, sure, unit=" %", digits=".1f").below_ceiling(means.values(), **saturation())
+    check = rises(means, of, sure, unit=" %", digits=".1f").below_ceiling(means.values(), **CEILING)
     a.claim(id, check, interval=grown.ends("+.1f", " pp"), **words)
-
-
-def _highest(of_seeds: Mapping[int, pd.Series]) -> str:
-    """Returns with which D accuracies end highest, by seed."""
-    table = pd.DataFrame(dict(of_seeds))
-    if not (table < 100.0 - STEP).any(axis=None):
-        return f"Accuracies are within {STEP:g} pp of 100 % with every D; mobl/fig4 has the steps before."
-    best = table.idxmax(axis=1).value_counts().sort_index()
-    said = ", ".join(f"D = {D} in {count}" for D, count in best.items())
-    return f"Of {len(table)} seeds the highest is {said}."
 
 
 def _from_to(job: FewShot, column: str, first: float, last: float) -> Mean:
@@ -592,11 +550,10 @@ def _judge_larger_u(
     better = SurelyAbove(gains, of="gain of accuracy over u = 1", partial=True, **SURE)
     values = "; ".join(f"u = {u:g}: {value:.1f} %, loss {loss[u]:.4f}" for u, value in train.items())
     only = [name for name in gains if name not in better.failing]
-    curves = {f"u = {u:g}": job.curve("train_accuracy_1", job.runs(trade_off=u)) for u in (1.0, 10.0, 20.0)}
     ended = [train[u] for u in (1.0, 10.0, 20.0)]
     a.claim(
         "larger",
-        better.also(values).below_ceiling(ended, **saturation(before_ceiling(curves))),
+        better.also(values).below_ceiling(ended, **CEILING),
         reason=f"It holds for {only[0]} alone." if len(only) == 1 else "",
         interval=ends(gains, "+.1f", " pp"),
     )
@@ -633,7 +590,7 @@ def fig7(a: Artifact) -> None:
             accuracies[job.D] = _per_seed(job, values[-1], runs)
             spreads[job.D] = float(values.std(axis=1, ddof=1).mean()) if values.shape[1] > 1 else float("nan")
         dress(ax, "outer step $k$", f"mean {kind} accuracy, %", f"({PANEL[kind]})")
-        words = {"kind": kind, "panel": PANEL[kind], "cause": _highest(accuracies)}
+        words = {"kind": kind, "panel": PANEL[kind]}
         _judge_inner_steps(a, "grows-{kind}", accuracies, "final accuracy", **words)
         first, *_, last = sorted(spreads)
         of = f"standard deviation of seeds with D = {first}, mean over k"

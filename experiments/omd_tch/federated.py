@@ -338,17 +338,3 @@ def notes(a: Artifact, scenarios: Sequence[Scenario]) -> None:
         "sum to 1. The adaptive average is set beside the last iterate of its trajectory: where every loss "
         "falls in every round they are the same network."
     )
-
-
-def note_last_iterate(a: Artifact, s: Scenario) -> None:
-    """Ours: with full local batches the adaptive average is the last iterate, or close to it."""
-    words = []
-    for kind, (_, ada) in PAIRS.items():
-        gaps = [float(np.abs(s.values(ada, m) - s.values(as_published(ada), m)).max()) for m in METRICS]
-        words.append(
-            f"{kind}: accuracy {gaps[0]:.2f} pp, agnostic loss {gaps[1]:.4f}, parity {gaps[2]:.2f} pp"
-        )
-    a.note(
-        f"{s.name}: largest difference between AdaOMD's average and the last iterate over the seeds: "
-        f"{'; '.join(words)}."
-    )

@@ -30,7 +30,6 @@ from .federated import (
     fewest,
     means,
     most_cells,
-    note_last_iterate,
     notes,
     scenarios_of,
     whole,
@@ -206,17 +205,11 @@ def fig3a(a: Artifact) -> None:
     for ax, letter in zip(axes[0], "abc", strict=True):
         dress(ax, title=f"({letter}) {s.titled}, {s.span if letter == 'c' else f'seed {s.first_seed}'}")
     legend_below(fig, axes[0, 0])
-    borrowed = (
-        " AdaOMDeg has OMDeg's step of $\\lambda$, in Table 1's units 0.3; its own winner there is 0.1."
-        if s.borrowed("AdaOMDeg-TCH")
-        else ""
-    )
-    st.caption(fig, f"{ROTATION} {SHORTER}{hollow}{borrowed}")
+    st.caption(fig, f"{ROTATION} {SHORTER}{hollow}")
     a.figure(fig)
     a.table(means([s]))
     judge(a, s, [*of_curves(s), *of_means(s), *fairer_in_rotation(s), *stored(s)])
     cells(a, s, COMPARED, "m{setting}-cells")
-    note_last_iterate(a, s)
     notes(a, [s])
     if s.borrowed("AdaOMDeg-TCH"):
         a.note(
