@@ -96,8 +96,6 @@ def test_offline_run_is_read_back(tmp_path: Path, server: tuple[socket.socket, s
         assert run.project == "mobench"
         assert got["config"]["steps"] == 20
         assert got["config"]["algorithm"]["_target_"] == "mobench.algorithms.ferero.FERERO"
-        import pandas as pd
-
         history = pd.read_parquet(root / "runs" / key / "history.parquet")
         curves = [h for h in got["history"] if "f_1" in h]
         assert [h["step"] for h in curves] == history["step"].tolist() == list(range(21))
@@ -126,25 +124,6 @@ def test_auto_without_a_key_is_one_line(mobench: Run) -> None:
         "W&B is off because no API key is configured (logger=wandb logs offline; logger=local"
     )
     assert not (result.root / "wandb").exists()
-
-
-@pytest.mark.parametrize(
-    ("setting", "reason"),
-    [
-        (f"logger.tags=[ok,{70 * 't'}]", "is 70 characters"),
-        ("logger.tags=['']", "is empty"),
-        ("logger.project=a/b", "cannot contain characters"),
-        (f"logger.project={130 * 'p'}", "exceeded 128 characters"),
-        ("logger.project='a:b'", "cannot contain characters"),
-    ],
-)
-def test_settings_that_wandb_refuses_are_refused_before_the_job(
-    mobench: Run, setting: str, reason: str
-) -> None:
-    result = mobench(*QUICK, "logger=wandb", setting)
-    result.refused("W&B refuses the settings of the logger", reason, "Change logger.tags", code=2)
-    assert result.folders == []
-    assert mobench(*QUICK, "logger=local", setting).code == 0
 
 
 class Seen:
@@ -240,7 +219,7 @@ def test_failure_of_wandb_leaves_the_job_done(
         assert line.endswith(": the server is on fire. The rows on disk are complete.")
 
 
-@pytest.mark.parametrize("value", ["", "onlien", "0123456789abcdef0123456789abcdef01234567"])
+@pytest.mark.parametrize("value", ["onlien", "0123456789abcdef0123456789abcdef01234567"])
 def test_unknown_mode_is_refused_before_the_job(
     mobench: Run, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
@@ -252,7 +231,7 @@ def test_unknown_mode_is_refused_before_the_job(
     )
     result = mobench("algorithm=ls", "preferences=2", "steps=3", "logger=auto")
     result.refused("WANDB_MODE must be one of online, offline", code=2)
-    assert not value or value not in result.out + result.err
+    assert value not in result.out + result.err
     assert result.folders == []
 
 
