@@ -194,17 +194,13 @@ UNFIT: dict[str, tuple[Change, str]] = {
         "format none; this one has 3",
     ),
     "of a newer version": (put(4, "format"), "format 4; this one has 3"),
-    "a format in words": (put("3", "format"), "another version"),
     "no key": (put(None, "key"), "belongs to NoneType"),
     "key of another job": (put("zdt1-ls-0123456789", "key"), "belongs to zdt1-ls-0123456789"),
     "no state": (put(None, "state"), "differs in state"),
-    "a key too many": (put(1, "gamma"), "differs in gamma"),
-    "theta in float32": (put("float32 of shape (4, 20)", "form", "theta"), "theta is float32"),
     "theta of more runs": (
         put("float64 of shape (5, 20)", "form", "theta"),
         "theta is float64 of shape (5, 20), and the job's float64 of shape (4, 20)",
     ),
-    "a method's value too many": (put("float64 of shape (4,)", "form", "alg.extra"), "the job's absent"),
     "a value too few": (put(None, "form", "alive"), "alive is absent, and the job's bool of shape (4,)"),
 }
 

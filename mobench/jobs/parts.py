@@ -170,9 +170,6 @@ def _meta(job: Job, pieces: Sequence[Piece], metas: Sequence[dict[str, Any]]) ->
     out: dict[str, Any] = {name: _together([m[name] for m in metas if name in m]) for name in names}
     out |= {name: sum(meta[name] for meta in metas) for name in SUMS}
     out |= {name: max(meta[name] for meta in metas if name in meta) for name in PEAKS if name in out}
-    if "trained_runs" in out:
-        pairs = zip(pieces, metas, strict=True)
-        out["trained_runs"] = sum(meta.get("trained_runs", len(piece.job.runs)) for piece, meta in pairs)
     by_device: dict[str, float] = {}
     for meta in metas:
         # the wall time of older rows is that of the last session alone
