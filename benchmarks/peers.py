@@ -232,7 +232,6 @@ def _loop(name: str) -> Work:
 
 def _arguments(name: str) -> list[str]:
     arguments = ["problem=vlmop2", f"algorithm={name}", f"preferences={PREFERENCES}", f"steps={EPOCHS}"]
-    # with equal starts, one run of a method that ignores preferences would be trained for all ten
     arguments.append("problem.start.per_preference=true")
     return [*arguments, "seeds=[0]", "record.every=100", "logger=local", "progress=false", "rerun=true"]
 

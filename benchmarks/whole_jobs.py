@@ -23,7 +23,6 @@ METHODS = ("ls", "tch", "stch", "mgda", "pmtl", "epo")
 WEIGHTS = [[0.05 + 0.1 * k, 0.95 - 0.1 * k] for k in range(10)]
 START = {"kind": "uniform", "low": -0.5, "high": 0.5, "per_preference": True, "scale": None, "noise": None}
 CASES: dict[str, dict[str, Any]] = {
-    # with equal starts, one run of a method that ignores preferences would be trained for all ten
     "n = 20": {"problem.n": 20, "preferences": 10, "problem.start.per_preference": True},
     "n = 10, weights and start given": {
         "problem.n": 10,

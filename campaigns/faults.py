@@ -536,7 +536,7 @@ def page(rows: Sequence[tuple[str, Tally]], kills: int, seed: int) -> str:
         "",
         "`make nightly` kills six kinds of jobs, and `make test` tests what the campaign cannot reach: full "
         "disks, read-only folders, truncated files, a clock that jumps, two processes on one folder "
-        "(`tests/test_runner.py`, `test_store.py`, `test_survival.py`, `test_faults.py`).",
+        "(`tests/test_runner.py`, `test_store.py`, `test_survival.py`).",
     ]
     return "\n".join(lines) + "\n"
 

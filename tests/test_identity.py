@@ -18,7 +18,6 @@ from mobench.config.schema import completed
 from mobench.core.algorithm import Algorithm
 from mobench.core.oracle import Oracle
 from mobench.core.problem import Problem
-from mobench.errors import StoreError
 from mobench.jobs.build import make_job
 from mobench.jobs.job import identity, registered_name
 from mobench.jobs.run import folder_of
@@ -113,17 +112,3 @@ def test_kept_jobs_can_run_again() -> None:
         for part in Part("config", "", read(config, "config")).parts()[1:]:
             unknown = part.arguments.keys() - set(parameters(part.cls))
             assert not unknown, f"{folder.name}: {part.where} has no {unknown} any more"
-
-
-def test_outputs_of_an_older_mobench_are_refused(tmp_path: Path) -> None:
-    """None of their folders would be found: all jobs would run again without a word."""
-    job = make_job(composed("problem=vlmop2", "algorithm=ls", "seeds=[0]", "steps=3", "logger=local"))
-    older = tmp_path / "runs" / "vlmop2-ls-0123456789"
-    older.mkdir(parents=True)
-    (older / "meta.json").write_text(
-        json.dumps({"identity": {"problem": {"_target_": "mobench.problems.VLMOP2"}}})
-    )
-    with pytest.raises(StoreError, match=r"older version of mobench.*MOBENCH_OUTPUTS"):
-        folder_of(job, tmp_path)
-    (older / "meta.json").write_text(json.dumps({"identity": identity(job)}))
-    assert folder_of(job, tmp_path).path.parent == tmp_path / "runs"

@@ -487,6 +487,25 @@ def test_objectives_are_training_also_where_the_record_asks_for_them_first(
     assert seconds[-1] == pytest.approx(meta["seconds_train"], abs=1e-3)
 
 
+@pytest.mark.parametrize("jump", [-86400.0, 86400.0])
+def test_clock_that_jumps(mobench: Run, monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
+    """Times come from a clock that nobody sets; a job's row after a jump is as any other."""
+    calls = [0]
+    clock = time.time
+
+    def jumping() -> float:
+        calls[0] += 1
+        return clock() + (jump if calls[0] > 3 else 0.0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", jumping)
+        result = mobench(*QUICK, "steps=20", "checkpoint.seconds=0")
+    assert result.code == 0, result.err
+    meta = result.job.meta()
+    assert 0 <= meta["seconds_train"] <= meta["seconds_wall"] < 60
+    assert result.job.done
+
+
 def test_provenance_does_not_lock_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that is killed while git refreshes the index would leave a lock that refuses later commits."""
     provenance.code()  # cached for all other tests, from the real repository

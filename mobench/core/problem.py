@@ -95,11 +95,6 @@ class Problem(ABC):
         """theta_0, float64 on the CPU, each row a function of (problem, seed[, preference]) only."""
         return drawn_start(self, runs)
 
-    @property
-    def starts_by_preference(self) -> bool:
-        """True if runs of a seed may begin in different places, or with different constants."""
-        return bool(self.start.get("per_preference", False))
-
     def bind(self: This, runs: Runs) -> This:
         """The problem with the parts that differ between runs, such as random instances. Default: itself."""
         return self

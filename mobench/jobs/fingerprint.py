@@ -2,12 +2,11 @@
 
     hash(function) = sha256(bytecode, constants, names, defaults, captured values, globals that it names)
 
-and so on through the functions, classes and values that these hold. Bytecode, not text: two lambdas share a
-line of source, and a function typed at a prompt has none. Comments, docstrings and annotations do not count;
-another Python compiles to other bytecode, so a job runs anew there. mobench's own classes count by name and
-`version`; torch, NumPy and whatever else mobench computes with by name, as in any other job (their versions
-are in meta.json); other installed packages by name and version. Other objects are described by what pickle
-would store of them. Two functions have the same hash only if they agree in all of this; what cannot be
+and so on through the functions, classes and values that these hold. Bytecode, not text: a function typed at a
+prompt has none, and a file may have been edited since it was imported. Another Python compiles to other
+bytecode, so a job runs anew there. mobench's own classes count by name and `version`; torch, NumPy and
+whatever else mobench computes with by name, as in any other job (their versions are in meta.json); other
+installed packages by name and version. All other objects are what pickle stores of them. What cannot be
 described in this way is `Opaque`, and its hash is never guessed.
 
 Not part of it: files, the environment, and what a function looks up by a name that it makes while it runs
@@ -21,22 +20,20 @@ import copyreg
 import dataclasses
 import dis
 import functools
-import importlib
-import importlib.util
-import inspect
-import os
+import io
+import pickle
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from hashlib import sha256
-from pathlib import Path, PurePath
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from mobench.errors import MobenchError
 
-PLAIN = (type(None), bool, int, float, complex, str, bytes, types.EllipsisType, types.NotImplementedType)
 # what these reach cannot be seen in the code
 HIDING = frozenset({"eval", "exec", "globals", "open", "__import__", "import_module"})
 # what mobench itself computes with: their versions are in meta.json, and key no job
@@ -52,21 +49,7 @@ COMMON = {
     "scipy",
     "torch",
 }
-# of a module
-WHERE = frozenset({"__builtins__", "__cached__", "__file__", "__loader__", "__path__", "__spec__"})
-# of a class: where it was written, and what Python adds to each
-SHELL = {
-    "__annotate_func__",
-    "__annotations__",
-    "__dict__",
-    "__doc__",
-    "__firstlineno__",
-    "__module__",
-    "__static_attributes__",
-    "__type_params__",
-    "__weakref__",
-    "_abc_impl",
-}
+CONSTANT = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset, type, types.FunctionType)
 
 
 class Opaque(MobenchError):
@@ -80,7 +63,7 @@ def fingerprint(value: object) -> str:
     Raises:
         Opaque: part of it cannot be described.
     """
-    return _Walk()(value).hex()[:32]
+    return _Walk().digest(value).hex()[:32]
 
 
 def of_class(cls: type) -> str:
@@ -93,7 +76,7 @@ def of_class(cls: type) -> str:
     Raises:
         Opaque: part of it cannot be described.
     """
-    return _Walk(cls)(cls).hex()[:32]
+    return _Walk(cls.__module__.partition(".")[0]).digest(cls).hex()[:32]
 
 
 def is_own(cls: type) -> bool:
@@ -134,142 +117,94 @@ _first: dict[int, tuple[object, bytes]] = {}  # data of modules, as this process
 
 
 class _Walk:
-    """Digests of one walk.
+    """Digests of one walk through what a function or class refers to.
 
-    Each object is met once: one that is met inside of itself is named by how far outside it began.
+    Args:
+        top: the package of a class that a configuration names; empty for functions.
     """
 
-    def __init__(self, cls: type | None = None) -> None:
-        self.known: dict[int, bytes] = {}
-        self.alive: list[object] = []  # an address must not be given to another object meanwhile
+    def __init__(self, top: str = "") -> None:
+        self.top = top
+        self.hiding = HIDING - {"open"} if top else HIDING
+        self.known: dict[int, tuple[object, bytes]] = {}  # with the object, which keeps its address
         self.open: dict[int, int] = {}  # depth of what is being described
         self.functions = 0  # pieces of code met so far
-        self.settled = cls is not None
-        self.hiding = HIDING - {"open"} if cls is not None else HIDING
-        self.top = cls.__module__.partition(".")[0] if cls is not None else ""
-        place = getattr(sys.modules.get(self.top), "__file__", None)
-        self.folder = str(Path(place).parent) if place else ""
 
-    def __call__(self, value: object) -> bytes:
+    def digest(self, value: object) -> bytes:
+        """Digests what pickle stores of a value."""
+        stream = io.BytesIO()
+        try:
+            _Pickler(stream, self).dump(value)
+        except (ValueError, RecursionError, pickle.PicklingError) as error:  # it holds itself
+            raise Opaque(f"a value of type {type(value).__name__} cannot be described ({error})") from error
+        return sha256(stream.getvalue()).digest()
+
+    def described(self, value: object) -> object:
+        """Returns the digest of an object that pickle stores by name, or not at all; None for any other.
+
+        One that is met inside of itself is named by how far outside it began.
+        """
         key = id(value)
+        if key in self.known:
+            return self.known[key][1]
         if key in self.open:
-            return b"met %d outside" % (len(self.open) - self.open[key])
-        if key not in self.known:
-            self.alive.append(value)
-            self.open[key] = len(self.open)
-            try:
-                self.known[key] = _joined(self._parts(value))
-            finally:
-                del self.open[key]
-        return self.known[key]
+            return f"met {len(self.open) - self.open[key]} outside"
+        self.open[key] = len(self.open)
+        try:
+            parts = self._parts(value)
+            if parts is None:
+                return None
+            self.known[key] = (value, self.digest((type(value).__name__, *parts)))
+        finally:
+            del self.open[key]
+        return self.known[key][1]
 
-    def _library(self, module: str | None) -> str | None:
+    def library(self, module: str | None) -> str | None:
+        """Returns the package of a module that is not looked into."""
         return None if self.top and (module or "").partition(".")[0] == self.top else _version_of(module)
 
-    def _attribute(self, value: object) -> bytes:
-        """Digests what a module, class or closure holds under a name."""
-        constant = isinstance(value, (*PLAIN, tuple, frozenset, type, types.FunctionType))
-        if not self.settled or constant or id(value) in self.known:
-            return self(value)
-        first = _first.get(id(value))
-        if first is not None and first[0] is value:
-            return first[1]
-        before = self.functions
-        digest = self(value)
-        if self.functions == before:  # data alone: code that is edited in place must be seen
-            _first[id(value)] = (value, digest)
-        return digest
-
-    def _each(self, values: Iterable[object]) -> list[bytes]:
-        return [self(value) for value in values]
-
-    def _parts(self, value: object) -> list[bytes]:
-        kind = type(value).__name__.encode()
-        if isinstance(value, PurePath):
-            return [b"path", self._inside(str(value)).encode()]
-        if type(value) is str:
-            return [b"str", self._inside(value).encode()]
-        if isinstance(value, PLAIN):
-            return [kind, repr(value).encode(), *([] if type(value) in PLAIN else [self(type(value))])]
-        if isinstance(value, tuple | list) and type(value) in (tuple, list):
-            return [kind, *self._each(value)]
-        if isinstance(value, set | frozenset) and type(value) in (set, frozenset):
-            return [kind, *sorted(self._each(value))]
-        if isinstance(value, dict) and type(value) is dict:
-            return [kind, *(part for pair in value.items() for part in self._each(pair))]
-        if isinstance(value, torch.Tensor):
-            data = value.detach().cpu().contiguous()
-            about = f"{value.dtype} {tuple(value.shape)} {value.device}"
-            return [self(type(value)), about.encode(), data.reshape(-1).view(torch.uint8).numpy().tobytes()]
-        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-            return [kind, f"{value.dtype.descr} {value.shape}".encode(), value.tobytes()]
-        if isinstance(value, types.CodeType):
-            return [kind, *self._code(value)]
+    def _parts(self, value: Any) -> tuple[object, ...] | None:
         if isinstance(value, types.FunctionType):
-            return [kind, *self._function(value)]
+            return self._function(value)
         if isinstance(value, type):
-            return [b"class", *self._class(value)]
-        if isinstance(value, types.MethodType):
-            return [kind, self(value.__func__), self(value.__self__)]
-        if isinstance(value, types.BuiltinFunctionType | types.MethodWrapperType):
-            return [kind, value.__name__.encode(), self(value.__self__)]
-        if isinstance(
-            value, types.WrapperDescriptorType | types.MethodDescriptorType | types.GetSetDescriptorType
-        ):
-            return [kind, value.__name__.encode(), self(value.__objclass__)]
-        if isinstance(value, types.MemberDescriptorType):  # of a class with slots
-            return [kind, value.__name__.encode()]
+            return self._class(value)
+        if isinstance(value, types.CodeType):
+            return self._code(value)
         if isinstance(value, types.ModuleType):
-            return [kind, self._module(value, frozenset(), set())]
+            return self._module(value, frozenset(), frozenset())
+        if isinstance(value, types.MethodType):
+            return value.__func__, value.__self__
+        if isinstance(value, types.BuiltinFunctionType):
+            return value.__name__, value.__self__
+        if isinstance(value, types.MemberDescriptorType):  # of a class with slots
+            return (value.__name__,)
         if isinstance(value, staticmethod | classmethod):
-            return [kind, self(value.__func__)]
+            return (value.__func__,)
         if isinstance(value, property):
-            return [kind, *self._each((value.fget, value.fset, value.fdel))]
+            return value.fget, value.fset, value.fdel
         if isinstance(value, functools.cached_property):
-            return [kind, self(value.func)]
+            return (value.func,)
         if isinstance(value, dataclasses.Field):
-            values = (value.default, value.default_factory)
-            spelled = repr((value.name, value.init, value.kw_only is True)).encode()  # MISSING in a ClassVar
-            return [spelled, *(b"none" if v is dataclasses.MISSING else self._attribute(v) for v in values)]
-        return [kind, *self._stored(value)]
+            return value.name, value.init, value.default, value.default_factory
+        if type(value) in (set, frozenset):
+            return tuple(sorted(map(self.digest, value)))
+        if isinstance(value, torch.Tensor):
+            data = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+            about = f"{value.dtype} {tuple(value.shape)} {value.device}"
+            return type(value), about, data.tobytes()
+        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+            return f"{value.dtype.descr} {value.shape}", value.tobytes()
+        return None
 
-    def _inside(self, text: str) -> str:
-        """Returns a path below the folder of the code without that folder: it may lie elsewhere tomorrow."""
-        inside = bool(self.folder) and (text + os.sep).startswith(self.folder + os.sep)
-        return f"...{text[len(self.folder) :]}" if inside else text
-
-    def _stored(self, value: object) -> list[bytes]:
-        """Digests what pickle would store."""
-        try:
-            registered = copyreg.dispatch_table.get(type(value))
-            stored = value.__reduce_ex__(4) if registered is None else registered(value)
-        except Exception as error:
-            raise Opaque(f"a value of type {type(value).__name__} cannot be described ({error})") from error
-        if isinstance(stored, str):
-            return self._named(value, stored)
-        made, arguments, *rest = stored
-        return [self(made), self(arguments), *(self(list(r) if isinstance(r, Iterator) else r) for r in rest)]
-
-    def _named(self, value: object, name: str) -> list[bytes]:
-        """Digests what pickle would find again by its name: a cached function, or an object of a package."""
-        if (wrapped := getattr(value, "__wrapped__", None)) is not None:
-            return [self(type(value)), self(wrapped)]
-        module = getattr(value, "__module__", None) or type(value).__module__
-        library = self._library(module)
-        if library is None or getattr(sys.modules.get(module), name, None) is not value:
-            raise Opaque(f"{name} of type {type(value).__name__} is identified by its name only")
-        return [f"{library} {module}.{name}".encode()]
-
-    def _code(self, code: types.CodeType) -> list[bytes]:
+    def _code(self, code: types.CodeType) -> tuple[object, ...]:
         shape = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
         names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
-        tables = (code.co_code, getattr(code, "co_exceptiontable", b""))
-        return [repr((shape, names)).encode(), *tables, *self._each(_constants(code))]
+        return shape, names, code.co_code, code.co_exceptiontable, code.co_consts
 
-    def _function(self, function: types.FunctionType) -> list[bytes]:
-        library = self._library(function.__module__)
+    def _function(self, function: types.FunctionType) -> tuple[object, ...]:
+        library = self.library(function.__module__)
         if library is not None and _reachable(function):
-            return [f"{library} {function.__module__}.{function.__qualname__}".encode()]
+            return library, function.__module__, function.__qualname__
         self.functions += 1
         codes = list(_nested(function.__code__))
         names = frozenset(name for code in codes for name in code.co_names)
@@ -278,95 +213,114 @@ class _Walk:
                 f"{function.__qualname__} uses {', '.join(hiding)}: "
                 "what it accesses this way cannot be determined from its code"
             )
-        parts = [self(function.__code__), *self._each((function.__defaults__, function.__kwdefaults__))]
-        parts += self._each((function.__dict__,))
-        visible = {n: function.__globals__[n] for n in names - WHERE if n in function.__globals__}
-        visible |= _captured(function)
         for code in codes:
             steps = list(dis.get_instructions(code))
-            for level, wanted, step in zip(steps, steps[1:], steps[2:], strict=False):
-                if step.opname == "IMPORT_NAME":
-                    name = "." * int(level.argval) + str(step.argval)
-                    visible[f"imported {name}"] = self._imported(name, wanted.argval or (), function)
-        for name in sorted(visible):
-            value = visible[name]
+            for level, _, step in zip(steps, steps[1:], steps[2:], strict=False):
+                if step.opname == "IMPORT_NAME" and (level.argval or self.library(step.argval) is None):
+                    raise Opaque(
+                        f"{function.__qualname__} imports {step.argval or '.'!r} while it runs; import it at "
+                        "the top of the file"
+                    )
+        seen = {n: function.__globals__[n] for n in names & function.__globals__.keys()}
+        return (
+            function.__code__,
+            function.__defaults__,
+            function.__kwdefaults__,
+            function.__dict__,
+            tuple(_content(cell) for cell in function.__closure__ or ()),
+            self._attributes(seen, names, frozenset()),
+        )
+
+    def _attributes(self, values: dict[str, Any], names: frozenset[str], met: frozenset[str]) -> list[object]:
+        """Returns what a module or class holds under names, with the parts of modules that code names."""
+        out: list[object] = []
+        for name, value in sorted(values.items()):
+            if _of_python(name, value):
+                continue
             if isinstance(value, types.ModuleType):
-                parts += [name.encode(), self._module(value, names, set())]
+                out += [name, self._module(value, names, met)]
             else:
-                parts += [name.encode(), self._attribute(value)]
-        return parts
+                out += [name, self._settled(value)]
+        return out
 
-    def _imported(self, name: str, wanted: Iterable[str], function: types.FunctionType) -> object:
-        """Returns a module that the function imports while it runs; a name may begin with dots."""
-        if not name.startswith(".") and self._library(name):
-            return name
-        try:
-            full = importlib.util.resolve_name(name, function.__globals__.get("__package__") or "")
-            module = importlib.import_module(full)
-            for part in wanted:
-                if not hasattr(module, part):
-                    importlib.import_module(f"{full}.{part}")
-        except Exception as error:  # whatever a user's module raises
-            raise Opaque(f"{function.__qualname__} imports {name!r} at run time ({error})") from error
-        return module
+    def _settled(self, value: object) -> object:
+        """Returns an attribute, or its digest when this process first saw it."""
+        if not self.top or isinstance(value, CONSTANT):
+            return value
+        first = _first.get(id(value))
+        if first is not None and first[0] is value:
+            return first[1]
+        before = self.functions
+        digest = self.digest(value)
+        if self.functions == before:  # data alone: code that is edited in place must be seen
+            _first[id(value)] = (value, digest)
+        return digest
 
-    def _module(self, module: types.ModuleType, names: frozenset[str], met: set[str]) -> bytes:
-        """Digests a package by its version, a module of the user's by what the code may take from it."""
+    def _module(
+        self, module: types.ModuleType, names: frozenset[str], met: frozenset[str]
+    ) -> tuple[object, ...]:
+        """Describes a package by its version, a module of the user's by what the code may take from it."""
         name = module.__name__
-        library = self._library(name)
+        library = self.library(name)
         if library is not None or name in met:
-            return f"{library} {name}".encode()
+            return library, name
         if not names:
             raise Opaque(f"the module {name} is passed as a value")
-        parts = [name.encode()]
-        for key in sorted(names & vars(module).keys()):
-            value = vars(module)[key]
-            inner = (
-                self._module(value, names, met | {name})
-                if isinstance(value, types.ModuleType)
-                else self._attribute(value)
-            )
-            parts += [key.encode(), inner]
-        return _joined(parts)
+        inner = {key: value for key, value in vars(module).items() if key in names}
+        return name, self._attributes(inner, names, met | {name})
 
-    def _class(self, cls: type) -> list[bytes]:
-        library = self._library(cls.__module__)
+    def _class(self, cls: type) -> tuple[object, ...]:
+        library = self.library(cls.__module__)
         if library is not None or cls.__module__ == builtins.__name__:
             version = getattr(cls, "version", None) if library == "mobench" else None
-            return [f"{library} {cls.__module__}.{cls.__qualname__} {version!r}".encode()]
+            return library, cls.__module__, cls.__qualname__, version
         self.functions += 1
-        parts = [cls.__qualname__.encode(), *self._each(cls.__bases__)]
-        for name in sorted(vars(cls).keys() - SHELL):
-            value = vars(cls)[name]
-            if name == "__dataclass_params__":
-                parts += [
-                    name.encode(),
-                    repr([getattr(value, key) for key in ("eq", "order", "frozen")]).encode(),
-                ]
-            elif not _generated(value):
-                parts += [name.encode(), self._attribute(value)]
-        return parts
+        inner = {name: v for name, v in vars(cls).items() if not _generated(v)}
+        return cls.__qualname__, cls.__bases__, self._attributes(inner, frozenset(), frozenset())
 
 
-def _constants(code: types.CodeType) -> tuple[object, ...]:
-    """Returns the constants without the docstring, which is the first one of a function that has one."""
-    if sys.version_info >= (3, 13):
-        documented = bool(code.co_flags & 0x4000000)  # inspect.CO_HAS_DOCSTRING
-    else:  # there the first constant of a function is its docstring or None
-        function = bool(code.co_flags & inspect.CO_NEWLOCALS) and not code.co_name.startswith("<")
-        documented = function and isinstance(code.co_consts[0], str)
-    return code.co_consts[1:] if documented else code.co_consts
+class _Pickler(pickle.Pickler):
+    """Writes what pickle stores, with digests in place of what it would store by name."""
 
+    def __init__(self, stream: io.BytesIO, walk: _Walk) -> None:
+        super().__init__(stream, protocol=4)
+        self.fast = True  # values that are equal are written alike, whoever else holds them
+        self.walk = walk
 
-def _captured(function: types.FunctionType) -> dict[str, object]:
-    """Returns what a closure holds."""
-    out: dict[str, object] = {}
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+    def persistent_id(self, value: Any) -> Any:
+        """Returns the digest of what is not to be pickled."""
+        return self.walk.described(value)
+
+    def reducer_override(self, value: Any) -> Any:
+        """Returns what pickle would store of an object; one of a package is named by its package."""
         try:
-            out[f"captured {name}"] = cell.cell_contents
-        except ValueError:  # not yet assigned
-            out[f"captured {name}"] = "empty"
-    return out
+            registered = copyreg.dispatch_table.get(type(value))
+            stored = value.__reduce_ex__(4) if registered is None else registered(value)
+        except Exception as error:
+            raise Opaque(f"a value of type {type(value).__name__} cannot be described ({error})") from error
+        if not isinstance(stored, str):
+            return stored
+        if (wrapped := getattr(value, "__wrapped__", None)) is not None:  # a cached function
+            return type(value), (wrapped,)
+        module = getattr(value, "__module__", None) or type(value).__module__
+        library = self.walk.library(module)
+        if library is None or getattr(sys.modules.get(module), stored, None) is not value:
+            raise Opaque(f"{stored} of type {type(value).__name__} is identified by its name only")
+        return str, (library, module, stored)
+
+
+def _content(cell: types.CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not yet assigned
+        return "empty"
+
+
+def _of_python(name: str, value: object) -> bool:
+    """Tells whether Python keeps such an attribute of each module or class: its file, its docstring."""
+    if not name.startswith("__"):
+        return name == "_abc_impl"
+    return not callable(value) and name != "__dataclass_fields__"
 
 
 def _generated(value: object) -> bool:
@@ -374,12 +328,3 @@ def _generated(value: object) -> bool:
     function = value.__func__ if isinstance(value, staticmethod) else value
     made = isinstance(function, types.FunctionType) and function.__code__.co_filename == "<string>"
     return made or type(value).__name__ == "_tuplegetter"  # `_fields` has their order
-
-
-def _joined(parts: list[bytes]) -> bytes:
-    """One digest; lengths go in as well, so that no two lists of parts run together."""
-    total = sha256(b"%d" % len(parts))
-    for part in parts:
-        total.update(b"|%d|" % len(part))
-        total.update(part)
-    return total.digest()

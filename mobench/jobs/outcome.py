@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from mobench.jobs.store import JobFolder, refuse_older
+from mobench.jobs.store import JobFolder
 from mobench.system.paths import outputs_root, results_root
 
 if TYPE_CHECKING:
@@ -43,11 +43,7 @@ def places_of(job: mobench.jobs.job.Job, root: Path | None = None) -> tuple[JobF
     """The job's folder below `root`/runs (default: outputs/runs), and the one below experiments/results/runs,
     where rows that took a long machine are kept with the project: they need not be made again, and are never
     written to.
-
-    Raises:
-        StoreError: `root` is of an older mobench.
     """
-    refuse_older(root or outputs_root())
     trained, archived = (place / "runs" / job.key for place in (root or outputs_root(), results_root()))
     return JobFolder(trained), JobFolder(archived)
 

@@ -31,7 +31,6 @@ from mobench.system.files import write_json
 NO_PARTS = {"split": None, "part": None}
 PEAKS = ("peak_memory_mib", "peak_gpu_memory_mib")
 SUMS = ("seconds_train", "seconds_evaluate", "seconds_wall")
-ALONE = ("git_sha", "git_dirty", "versions", "device")  # of a part that one process computed
 SAME = ("ideal_point", "dtype")  # what must not differ from part to part
 
 
@@ -50,22 +49,15 @@ def cut(job: Job) -> list[dict[str, Any]]:
         groups = [list(map(int, some)) for some in np.array_split(seeds, wanted)]
         return [{"seeds": group, "part": None} for group in groups] if wanted > 1 else []
     chunks = -(-wanted // len(seeds))
-    _check_cut(job, wanted, chunks)
-    return [{"seeds": [seed], "part": [k, chunks]} for k in range(chunks) for seed in seeds]
-
-
-def _check_cut(job: Job, wanted: int, chunks: int) -> None:
-    """Raises ConfigError unless the preferences can be cut into so many chunks."""
-    seeds = len(job.config.seeds)
-    name = type(job.algorithm).__name__
+    runs = len(seeds) * len(job.runs.all)
     if job.algorithm.together:
         raise ConfigError(
-            f"hardware.split={wanted}: {name} moves all preferences of a seed together, so a job of {seeds} "
-            f"seed(s) can be cut into {seeds} part(s) at most."
+            f"hardware.split={wanted}: {type(job.algorithm).__name__} moves all preferences of a seed "
+            f"together, so a job of {len(seeds)} seed(s) can be cut into {len(seeds)} part(s) at most."
         )
     if chunks > len(job.runs.all):
-        most = seeds * len(job.runs.all)
-        raise ConfigError(f"hardware.split={wanted}: the job has {most} runs, and so {most} parts at most.")
+        raise ConfigError(f"hardware.split={wanted}: the job has {runs} runs, and so {runs} parts at most.")
+    return [{"seeds": [seed], "part": [k, chunks]} for k in range(chunks) for seed in seeds]
 
 
 def parts_of(job: Job) -> list[Job]:
@@ -178,9 +170,6 @@ def _meta(job: Job, pieces: Sequence[Piece], metas: Sequence[dict[str, Any]]) ->
     out: dict[str, Any] = {name: _together([m[name] for m in metas if name in m]) for name in names}
     out |= {name: sum(meta[name] for meta in metas) for name in SUMS}
     out |= {name: max(meta[name] for meta in metas if name in meta) for name in PEAKS if name in out}
-    if "trained_runs" in out:
-        pairs = zip(pieces, metas, strict=True)
-        out["trained_runs"] = sum(meta.get("trained_runs", len(piece.job.runs)) for piece, meta in pairs)
     by_device: dict[str, float] = {}
     for meta in metas:
         # the wall time of older rows is that of the last session alone
@@ -190,15 +179,9 @@ def _meta(job: Job, pieces: Sequence[Piece], metas: Sequence[dict[str, Any]]) ->
     out["device"] = " and ".join(by_device)
     if len(by_device) > 1:
         out["seconds_by_device"] = by_device
-    every = [
-        {**one, "part": piece.folder.key}
-        for piece, meta in zip(pieces, metas, strict=True)
-        for one in meta.get("processes", [{name: meta.get(name) for name in ALONE}])
-    ]
+    every = [one for meta in metas for one in meta.get("processes", [meta])]
     out |= provenance.together(every)
-    out.pop("processes", None)
-    if any("processes" in meta for meta in metas) or any(map(_other_code, every, every[1:])):
-        out["processes"] = every
+    out.pop("processes", None)  # the parts have them
     out["unsolved"] = sorted(
         (
             {**run, "run": int(piece.numbers(np.array([run["run"]]))[0])}
@@ -210,10 +193,6 @@ def _meta(job: Job, pieces: Sequence[Piece], metas: Sequence[dict[str, Any]]) ->
     parts = [piece.folder.key for piece in pieces]
     execution = f"{len(parts)} jobs joined; the first: {metas[0]['execution']}"
     return {**out, "execution": execution, "parts": parts, "identity": job.identity}
-
-
-def _other_code(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return any(one[name] != other[name] for name in ("git_sha", "git_dirty", "versions"))
 
 
 def _together(values: Sequence[Any]) -> Any:

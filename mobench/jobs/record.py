@@ -214,19 +214,6 @@ def _measured(
     return table
 
 
-def weighed(job: Job, table: dict[str, Tensor], seen: Tensor) -> dict[str, Tensor]:
-    """Returns columns with those Tchebycheff values that belong to the runs' own preferences.
-
-    Args:
-        table: columns of one step, made for runs of other preferences.
-        seen: the values (R, K) that the algorithm saw.
-    """
-    values = {name: table[f"{name.partition('/')[0]}/f"] for name in table if name.endswith("/tchebycheff")}
-    if "last/tchebycheff_seen" in table:
-        values["last/tchebycheff_seen"] = seen[:, : job.joined.spec.M]
-    return table | {name: _tchebycheff(job, F) for name, F in values.items()}
-
-
 def measures(job: Job, theta: Tensor, values: Tensor) -> dict[str, Tensor]:
     """Returns what follows from the values (R, K) of final iterates, and the problem's and the user's
     measures.

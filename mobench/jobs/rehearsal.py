@@ -25,7 +25,6 @@ from mobench.core.algorithm import Algorithm, Info, Weighting
 from mobench.core.oracle import Oracle
 from mobench.core.point import Point
 from mobench.core.preferences import Runs
-from mobench.core.problem import Problem
 from mobench.core.random import generator
 from mobench.errors import ConfigError, MobenchError
 from mobench.jobs.job import Job
@@ -240,7 +239,7 @@ def _named(parts: Parts, groups: Sequence[str], method: str) -> str:
     return " or ".join(f"{name}.{method}" for name in names) or method
 
 
-def _check(answer: object, wanted: tuple[int, ...], where: str, what: str, hint: str = "") -> None:
+def _check(answer: object, wanted: tuple[int, ...], where: str, what: str) -> None:
     """Raise RehearsalError unless `answer` is a tensor of that shape."""
     if isinstance(answer, Tensor) and tuple(answer.shape) == wanted:
         return
@@ -249,34 +248,20 @@ def _check(answer: object, wanted: tuple[int, ...], where: str, what: str, hint:
         if isinstance(answer, Tensor)
         else f"{type(answer).__name__}, which is not a tensor"
     )
-    raise RehearsalError(f"{where} returns {shape}; expected {wanted}: {what}.{hint}")
+    raise RehearsalError(f"{where} returns {shape}; expected {wanted}: {what}.")
 
 
 def _function_shapes(trial: Cast, parts: Parts) -> None:
     """Values, gradients and measures."""
-    job = trial.job
     spec = trial.oracle.spec
     n = len(trial.runs)
-    closed = "problem" in parts and type(job.problem).linearize is not Problem.linearize
-    where = _named(parts, FUNCTIONS, "linearize (or values)" if closed else "values")
+    where = _named(parts, FUNCTIONS, "values")
     point = trial.oracle.at(trial.theta, trial.oracle.init(trial.theta), 0)
     point.graph = not trial.algorithm.derivative_free
     K = spec.M + spec.N
-    try:
-        values = point.values()
-    except AttributeError as error:
-        if "no attribute 'detach'" not in str(error):
-            raise
-        raise RehearsalError(
-            f"{where} does not return a tensor ({error}); torch.stack([...], dim=1) combines several into "
-            "one."
-        ) from error
-    hint = ""
-    if isinstance(values, Tensor) and values.ndim == 2 and len(values) == n and values.shape[1] != K:
-        hint = f" Return {K} columns, or declare their meaning: n_objectives={values.shape[1] - spec.N}"
-        hint += f", or n_constraints={values.shape[1] - spec.M}." if values.shape[1] > spec.M else "."
+    values = point.values()
     what = f"{n} runs, then {spec.M} objectives (n_objectives) and {spec.N} constraints (n_constraints)"
-    _check(values, (n, K), where, what, hint)
+    _check(values, (n, K), where, what)
     if not trial.algorithm.derivative_free:
         try:
             product = trial.points()[0].vjp(torch.ones_like(values[:, : spec.M]))
@@ -335,9 +320,9 @@ def _triple(answer: object, where: str, wanted: str) -> object:
 def _apart(trial: Cast, units: list[tuple[list[int], Cast]], parts: Parts) -> list[str]:
     """Each of the runs alone against all of them; a warning where randomness forbids it."""
     groups = {where.partition(".")[0] for where in parts}
-    functions = " or ".join(f"{w} {c.__name__}" for w, c in parts.items() if w.partition(".")[0] in FUNCTIONS)
-    methods = " or ".join(
-        f"{w} {c.__name__}" for w, c in parts.items() if w.partition(".")[0] in ("algorithm", "oracle")
+    functions, methods = (
+        " or ".join(f"{w} {c.__name__}" for w, c in parts.items() if w.partition(".")[0] in kinds)
+        for kinds in (FUNCTIONS, ("algorithm", "oracle"))
     )
     checks: list[tuple[str, str, Callable[[Cast], Tensor], Cast, list[tuple[list[int], Cast]]]] = []
     if groups & set(FUNCTIONS):
@@ -363,15 +348,13 @@ def _apart(trial: Cast, units: list[tuple[list[int], Cast]], parts: Parts) -> li
                 "and make it impossible to check that runs are independent."
             )
         elif difference:
-            populations = trial.algorithm.together and what == "steps"
-            hint = " If the runs of one seed form a population, declare `together: ClassVar[bool] = True`."
-            alone = "one seed" if populations else "one run"
+            alone = "one seed" if trial.algorithm.together and what == "steps" else "one run"
             raise RehearsalError(
                 f"{where} mixes the runs: {what} of {alone} alone differ from those in a batch "
                 f"({difference}). "
                 "The first axis indexes the runs, which must be independent: take sums, means, maxima and "
-                "norms over the other axes (dim=1), never over dim=0 or all "
-                f"entries.{hint if what == 'steps' and not populations else ''}"
+                "norms over the other axes (dim=1), never over dim=0 or all entries. A method whose runs of "
+                "a seed form a population declares `together: ClassVar[bool] = True`."
             )
     return warnings
 
@@ -408,15 +391,7 @@ def _met(answer: Callable[[Cast], Tensor], trial: Cast, units: list[tuple[list[i
             together = answer(here)
         for rows, unit in units:
             part = dataclasses.replace(unit, theta=here.theta[rows])
-            try:
-                alone = answer(part)
-            except MobenchError:
-                raise
-            except Exception as error:
-                error.add_note(
-                    f"with {len(rows)} of the runs by themselves; all {len(trial.runs)} together had worked"
-                )
-                raise
+            alone = answer(part)
             gap = _gap(together[rows], alone)
             if gap > 1.0:
                 break

@@ -65,8 +65,7 @@ def equal_runs(folder: JobFolder, rows: pd.DataFrame, config: Mapping[str, Any] 
     spread = (rows.groupby(["seed", "output"])[columns(rows, "f_")].nunique(dropna=False) > 1).any(axis=None)
     if preferences < 2 or spread:
         return []
-    once = "trained_runs" in folder.meta()
     return [
         f"{method.__name__} ignores preferences: the {preferences} runs of each seed are equal; "
-        + ("one of them was trained for all" if once else "preferences=1 trains one of them")
+        "preferences=1 trains one of them"
     ]

@@ -36,10 +36,8 @@ def finish(training: Training, folder: JobFolder) -> None:
     so that `done` means complete.
     """
     job = training.job
-    trained = len(training.trained.runs)
     tick = time.monotonic()
     with torch.no_grad():
-        training.spread()
         _record_end(training)
         frames = [_rows(training, name) for name in job.algorithm.outputs]
     evaluation = time.monotonic() - tick
@@ -49,8 +47,6 @@ def finish(training: Training, folder: JobFolder) -> None:
     if job.problem.ref_point is not None and job.problem.n_objectives > metrics.MOST_OBJECTIVES:
         print(f"notice: the rows have no hypervolume: {hypervolume_fault(job)}.", file=sys.stderr)
     meta = _meta(training, frames, evaluation)
-    if trained < len(job.runs):
-        meta["trained_runs"] = trained  # the others are equal to them
     write_json(folder.path / "meta.json", meta)
     folder.write_table("final.csv", pd.concat(frames, ignore_index=True))
     mark_done(job, folder, frames[0], meta["unsolved"], training.clock.began, training.clock.training)

@@ -52,7 +52,6 @@ def run(job: Job, root: Path | None = None, title: str = "") -> Outcome:
     folder = folder_of(job, root)
     if folder.done and not again(job, folder):
         if job.config.logger.finished:
-            wandb_log.check(job.config.plain)
             wandb_log.log_job(job.config.plain, folder)
         return finished(folder, skipped=True, title=title)
     for place in places_of(job, root):
@@ -91,7 +90,7 @@ def _in_parts(job: Job, pieces: list[Job], folder: JobFolder, root: Path | None,
 
 def _on_its_device(job: Job, folder: JobFolder, title: str) -> Outcome:
     """Run a job that has its device."""
-    wandb_log.check(job.config.plain)
+    wandb_log.mode(job.config.plain)  # a wrong one is refused before the job
     spec = job.joined.spec
     with folder.locked(), signals.caught() as arrived:
         anew = again(job, folder)

@@ -23,7 +23,6 @@ import math
 import os
 import pickle
 import re
-import shutil
 import socket
 import time
 import warnings
@@ -76,32 +75,6 @@ _UNREADABLE = (  # errors of a reader of tensors that was handed something else
 
 class UnfitError(StoreError):
     """A checkpoint cannot be continued; the message goes on from the name of its file."""
-
-
-def refuse_older(root: Path) -> None:
-    """Raise StoreError if the job folders below `root` carry the import paths of their parts in their
-    identity, as those written before November 2026 do: none of them would be found, and all jobs would run
-    again without a word.
-    """
-    with contextlib.suppress(OSError):
-        state = (root / "runs").stat()
-        _refuse_older(root / "runs", (state.st_dev, state.st_ino, state.st_mtime_ns))
-
-
-@functools.lru_cache(maxsize=8)
-def _refuse_older(runs: Path, state: tuple[int, int, int]) -> None:
-    """The same of a folder of jobs, looked at again when folders have come or gone."""
-    with contextlib.suppress(OSError, KeyError, TypeError, AttributeError):
-        with os.scandir(runs) as entries:
-            older = next(
-                (meta for entry in entries if (meta := Path(entry.path) / "meta.json").exists()), None
-            )
-        if older is not None and "_target_" in _plain(older)["identity"]["problem"]:
-            raise StoreError(
-                f"The jobs in {runs} were written by an older version of mobench with other folder names, "
-                f"so none of them would be found. Move them (mv {runs} {runs}-before), or choose "
-                f"another folder with MOBENCH_OUTPUTS=DIR."
-            )
 
 
 class JobFolder:
@@ -288,8 +261,6 @@ class JobFolder:
         previous = self.path / "checkpoint.prev.pt"
         if current.exists():
             try:
-                if previous.is_dir():
-                    _remove(previous)
                 current.replace(previous)
             except OSError as error:
                 raise cannot_write(error, current) from error
@@ -322,7 +293,7 @@ class JobFolder:
     def remove_checkpoints(self, *names: str) -> None:
         """After the rows are on disk; or those of these names."""
         for name in names or ("checkpoint.pt", "checkpoint.prev.pt"):
-            _remove(self.path / name)
+            (self.path / name).unlink(missing_ok=True)
         for left in self.path.glob(".*.tmp"):  # of a process that was killed while it wrote
             left.unlink(missing_ok=True)
 
@@ -407,19 +378,6 @@ class JobFolder:
         """Rows, one per run and output rule."""
         with self._reading("final.csv") as path:
             rows = read_csv(path)
-        numbers = [n for n in map(str, rows) if n in ("run", "seed") or n.startswith(("f_", "preference_"))]
-        lost = [name for name in ("run", "seed", "output", "status") if name not in rows]
-        if lost and self.status()["status"] == "done":
-            raise StoreError(
-                f"{self.path / 'final.csv'} is damaged: it has no column {lost[0]}. Rerun the job with "
-                "rerun=true, or restore the file."
-            )
-        damaged = [name for name in numbers if rows[name].dtype.kind not in "iufb"]
-        if damaged:
-            raise StoreError(
-                f"{self.path / 'final.csv'} is damaged: {', '.join(damaged)} must be numbers. Rerun the job "
-                "with rerun=true, or restore the file."
-            )
         return rows
 
     def history(self) -> pd.DataFrame:
@@ -503,27 +461,11 @@ def _digest(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def _remove(path: Path) -> None:
-    """Removes what lies in a checkpoint's place, a folder as well."""
-    try:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-    except OSError as error:
-        raise cannot_write(error, path) from error
-
-
 def _unpacked(path: Path) -> Any:
     """The content of a checkpoint; raises UnfitError if there is none to be read."""
     import torch
 
-    if not path.is_file():
-        raise UnfitError("is not a file")
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise UnfitError(f"cannot be read ({error.strerror})") from error
+    raw = path.read_bytes()
     data = raw[len(_MAGIC) + 32 :]
     if not raw.startswith(_MAGIC) or sha256(data).digest() != raw[len(_MAGIC) :][:32]:
         raise UnfitError("is corrupt (its digest does not match)")

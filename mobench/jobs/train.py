@@ -29,9 +29,8 @@ from mobench.core.stepping import Stepper
 from mobench.core.watched import Keeping, Watched
 from mobench.errors import CompatibilityError, ConfigError, Interrupted
 from mobench.jobs import checkpoints
-from mobench.jobs.alike import Alike, alike
 from mobench.jobs.job import Job
-from mobench.jobs.record import Growing, Recorder, columns, weighed
+from mobench.jobs.record import Growing, Recorder, columns
 from mobench.jobs.rehearsal import rehearse
 from mobench.jobs.steps import Steps
 from mobench.jobs.store import JobFolder
@@ -110,7 +109,6 @@ class Training:
     watched: Watched | None = field(init=False)
     keeping: Keeping | None = field(init=False)
     stepper: Stepper | None = field(init=False)  # of the user's own optimizer
-    alike: Alike | None = field(init=False)  # runs that stand for all, where some are equal
     history: Growing = field(init=False)  # as a stop rule sees it
 
     def __post_init__(self) -> None:
@@ -123,19 +121,6 @@ class Training:
             self.watched = problem
         self.keeping = problem if isinstance(problem, Keeping) and problem.keep is not None else None
         self.stepper = self.job.stepper()
-        self.alike = alike(self.job)
-
-    @property
-    def trained(self) -> Job:
-        """The job whose runs take the steps: all, or some that stand for all."""
-        return self.job if self.alike is None else self.alike.job
-
-    def spread(self) -> None:
-        """Gives every run its own state and answers, at the end."""
-        if self.alike is not None:
-            self.state = self.alike.spread(self.state)
-            self.answers = self.alike.spread(self.answers)
-            self.alike = None
 
     @property
     def passes(self) -> int:
@@ -160,7 +145,7 @@ class Training:
 
     def first_state(self) -> loop.State:
         """Returns the state before the first step of this pass."""
-        job = self.trained
+        job = self.job
         oracle = job.joined
         theta = oracle.initial(job.runs).to(job.device, job.dtype)
         runs = job.runs.to(job.device)
@@ -232,10 +217,7 @@ class Training:
         """Returns the columns of a step for all runs: of its state, its point and the values (R, K) there."""
         rules = self.outputs
         averages = {name: rules[name].final(now["out"][name], now["theta"]) for name in self.averaged}
-        table = columns(self.trained, now["theta"], values, now["alg"], averages, point)
-        if self.alike is None:
-            return table
-        return weighed(self.job, self.alike.spread(table), self.alike.spread(values))
+        return columns(self.job, now["theta"], values, now["alg"], averages, point)
 
     def watch(self, problem: Watched, t: int, now: loop.State) -> None:
         """Shows the step that was recorded last to the problem's callback and stop rule.
@@ -427,7 +409,7 @@ def _run_pass(training: Training, title: str, arrived: Signals) -> None:
     """The steps that are left of a pass, in chunks of about a tenth of a second."""
     job = training.job
     observe = training.observe if training.number == 0 else None
-    steps = Steps(training.trained, training.rules(), training.recorder.wants, observe, training.stepper)
+    steps = Steps(job, training.rules(), training.recorder.wants, observe, training.stepper)
     label = title or f"{job.problem.name}/{type(job.algorithm).__name__}"
     label += " (second pass)" if training.number else ""
     show = progress(label, training.state["t"], job.steps) if job.config.progress else lambda t: None

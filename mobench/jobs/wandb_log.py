@@ -1,18 +1,19 @@
 """Weights & Biases as a view of the rows on disk: a run per job, a report run per artifact.
 
 logger=auto: online when an API key is configured, else off (said once). logger=wandb: online, or offline
-without a key. logger=local: off. Everything is logged from finished rows, so a network failure can lose a
+without a key. logger=local: off. Everything is logged from finished rows, so whatever W&B refuses can lose a
 view but never a result.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import netrc
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,43 +34,22 @@ def has_key() -> bool:
         return False
 
 
-def chosen_mode() -> str:
-    """WANDB_MODE, online if it is not set.
-
-    Raises ConfigError if W&B would not know it, which it says only after the job.
-    """
-    mode = os.environ.get("WANDB_MODE", "online")
-    if mode not in MODES:  # not shown: it may be a key in the wrong place
-        raise ConfigError(f"WANDB_MODE must be one of {', '.join(MODES)}; unset it or choose one of these.")
-    return mode
-
-
-def check(config: Mapping[str, Any]) -> None:
-    """Raises ConfigError for settings of the logger that W&B refuses, which it says only after the job."""
-    if config["logger"]["name"] == "local" or mode(config) is None:
-        return
-    import wandb
-
-    options = config["logger"]
-    try:
-        wandb.Settings(project=options["project"], entity=options["entity"], run_tags=options["tags"])
-    except (ValueError, wandb.Error) as error:
-        # pydantic's errors name a field and the reason; others are a sentence
-        listed = error.errors() if hasattr(error, "errors") else [{"msg": str(error)}]
-        said = "; ".join(str(one["msg"]).removeprefix("Value error, ") for one in listed)
-        raise ConfigError(
-            f"W&B refuses the settings of the logger: {said}. Change logger.tags, logger.project or "
-            "logger.entity, or set logger=local."
-        ) from error
-
-
 def mode(config: Mapping[str, Any]) -> str | None:
-    """online, offline, or None for off."""
+    """Returns online, offline or what WANDB_MODE says; None for off.
+
+    Raises:
+        ConfigError: WANDB_MODE is none of W&B's.
+    """
     name = config["logger"]["name"]
     if name == "local":
         return None
     if has_key():
-        return chosen_mode()
+        chosen = os.environ.get("WANDB_MODE", "online")
+        if chosen not in MODES:  # not shown: it may be a key in the wrong place
+            raise ConfigError(
+                f"WANDB_MODE must be one of {', '.join(MODES)}; unset it or choose one of these."
+            )
+        return chosen
     if name == "wandb":
         return "offline"
     say_off()
@@ -86,15 +66,23 @@ def say_off() -> None:
     )
 
 
-def _init(options: Mapping[str, Any], how: Any, **fields: Any) -> Any:
-    for name, value in (
-        ("WANDB_SILENT", "true"),
-        ("WANDB_CONSOLE", "off"),
-        ("WANDB_ERROR_REPORTING", "false"),
-    ):
-        os.environ.setdefault(name, value)
+@contextlib.contextmanager
+def _warned(name: str) -> Iterator[None]:
+    """Turns whatever W&B raises, as for a tag that is too long, into a warning."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  the rows are safe
+        print(f"warning: W&B could not log {name}: {error}. The rows on disk are complete.", file=sys.stderr)
+
+
+def _begun(settings: Mapping[str, Any], **fields: Any) -> Any:
+    """Returns a new run of W&B's."""
+    os.environ.setdefault("WANDB_SILENT", "true")
+    os.environ.setdefault("WANDB_CONSOLE", "off")
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     import wandb
 
+    options = settings["logger"]
     folder = outputs_root()
     folder.mkdir(parents=True, exist_ok=True)
     return wandb.init(
@@ -102,33 +90,25 @@ def _init(options: Mapping[str, Any], how: Any, **fields: Any) -> Any:
         entity=options["entity"],
         tags=list(options["tags"]) or None,
         dir=str(folder),
-        mode=how,
+        mode=mode(settings),  # type: ignore[arg-type]
         reinit="finish_previous",
         settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
         **fields,
     )
 
 
-def _warn(what: str, error: Exception) -> None:
-    print(f"warning: W&B could not log {what}: {error}. The rows on disk are complete.", file=sys.stderr)
-
-
 def log_job(config: Mapping[str, Any], folder: JobFolder) -> None:
-    """Config, curves (mean over runs), the final rows as a table, and summary numbers of a finished job."""
-    how = mode(config)
-    if how is None:
+    """Logs a finished job: config, curves (mean over runs), the final rows as a table, and their means."""
+    if mode(config) is None:
         return
     import pandas as pd
     import wandb
 
-    algorithm = str(config["algorithm"]["_target_"]).rsplit(".", 1)[-1]
-    group = (
-        config["artifact"]["id"] or f"{config['problem']['_target_'].rsplit('.', 1)[-1]}-{config['protocol']}"
-    )
-    try:
-        run = _init(
-            config["logger"],
-            how,
+    problem, algorithm = (config[part]["_target_"].rpartition(".")[2] for part in ("problem", "algorithm"))
+    group = config["artifact"]["id"] or f"{problem}-{config['protocol']}"
+    with _warned(folder.key):
+        run = _begun(
+            config,
             id=folder.key,
             name=folder.key,
             group=group,
@@ -155,28 +135,18 @@ def log_job(config: Mapping[str, Any], folder: JobFolder) -> None:
         run.summary["runs_done"] = int((final["status"] == "done").sum())
         run.summary["runs"] = len(final)
         run.finish()
-    except Exception as error:  # noqa: BLE001  whatever W&B raises, as for a tag that is too long: rows are safe
-        _warn(folder.key, error)
 
 
 def log_artifact(config: Mapping[str, Any], id: str, folder: Path, claims: list[dict[str, Any]]) -> None:
-    """The figure, the table and the claims of an artifact in one report run."""
-    how = mode(config)
-    if how is None:
+    """Logs the figure, the table and the claims of an artifact in one report run."""
+    if mode(config) is None:
         return
     import pandas as pd
     import wandb
 
-    try:
-        name = id.replace("/", "-")
-        run = _init(
-            config["logger"],
-            how,
-            id=f"artifact-{name}-{config['scale']['name']}",
-            name=id,
-            group=id,
-            job_type="artifact",
-        )
+    key = f"artifact-{id.replace('/', '-')}-{config['scale']['name']}"
+    with _warned(id):
+        run = _begun(config, id=key, name=id, group=id, job_type="artifact")
         entries: dict[str, Any] = {"claims": wandb.Table(dataframe=pd.DataFrame(claims).astype(str))}
         if (folder / "figure.png").exists():
             entries["figure"] = wandb.Image(str(folder / "figure.png"))
@@ -186,5 +156,3 @@ def log_artifact(config: Mapping[str, Any], id: str, folder: Path, claims: list[
         verdicts = pd.Series([c["verdict"] for c in claims], dtype=str).value_counts()
         run.summary.update({f"verdict/{k}": int(v) for k, v in verdicts.items()})
         run.finish()
-    except Exception as error:  # noqa: BLE001  whatever W&B raises, as for a tag that is too long: rows are safe
-        _warn(id, error)

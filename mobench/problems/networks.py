@@ -756,10 +756,6 @@ class Networks(Cached, BatchGradients):
             group.append(position[key])
         return modules, group
 
-    @property
-    def starts_by_preference(self) -> bool:
-        return super().starts_by_preference or len(self._definition.starts) > 1
-
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
         modules, group = self._modules(runs)
         rows = [self.probe.layout.flat(dict(module.named_parameters())) for module in modules]
