@@ -14,7 +14,7 @@ from mobench.artifacts import Artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AllOf, AtLeast, Check, Graded, Share, Within
 from mobench.artifacts.panels import Band, curve, dress, legend_below, level
-from mobench.artifacts.statistics import Mean, percent, std
+from mobench.artifacts.statistics import Mean, percent
 from mobench.problems import ConstrainedGaussian
 
 from .preferences import AtPreference, seed_columns
