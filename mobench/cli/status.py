@@ -83,7 +83,7 @@ def look(folder: JobFolder, name: str = "") -> JobStatus:
         where = f"{s.get('host')}, process {s.get('pid')}"
         words = f"step {s.get('step')}{of}{left} ({where}, seen {s.get('updated')})"
         if state != "running":
-            words += "; will resume from its checkpoint"
+            words += "; will resume from its checkpoint" if of else "; recorded anew by its own program"
     elif state == "done" and not folder.done:
         state = "failed"
         words = f"{folder.damage or 'final.csv is missing.'} Rerun the job"
