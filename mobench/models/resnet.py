@@ -24,7 +24,7 @@ SHORTCUTS = ("pad", "conv")
 STARTS = ("default",)
 
 
-class Entry(NamedTuple):
+class ParameterBlock(NamedTuple):
     """One tensor of the parameters.
 
     It starts from U(-bound, bound), or as the constant `fill` (of batch normalisation).
@@ -100,7 +100,7 @@ class ResNet:
         return blocks
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[ParameterBlock]:
         """All tensors in the order of the parameters."""
         entries = [*_normalised("stem", self.channels, self.widths[0], 3)]
         for block in self.structure:
@@ -111,7 +111,11 @@ class ResNet:
             )
         bound = self.widths[-1] ** -0.5
         shape = (self.classes, self.widths[-1])
-        return [*entries, Entry("head.weight", shape, bound), Entry("head.bias", shape[:1], bound)]
+        return [
+            *entries,
+            ParameterBlock("head.weight", shape, bound),
+            ParameterBlock("head.bias", shape[:1], bound),
+        ]
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -189,12 +193,12 @@ class ResNet:
         return nn.batch_norm(h, None, None, scale, shift, training=True, eps=self.eps)
 
 
-def _normalised(name: str, inner: int, outer: int, side: int) -> list[Entry]:
+def _normalised(name: str, inner: int, outer: int, side: int) -> list[ParameterBlock]:
     """A convolution and its batch normalisation."""
     return [
-        Entry(f"{name}.conv", (outer, inner, side, side), (inner * side * side) ** -0.5),
-        Entry(f"{name}.scale", (outer,), fill=1.0),
-        Entry(f"{name}.shift", (outer,)),
+        ParameterBlock(f"{name}.conv", (outer, inner, side, side), (inner * side * side) ** -0.5),
+        ParameterBlock(f"{name}.scale", (outer,), fill=1.0),
+        ParameterBlock(f"{name}.shift", (outer,)),
     ]
 
 
