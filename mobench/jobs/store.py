@@ -378,6 +378,16 @@ class JobFolder:
         """Rows, one per run and output rule."""
         with self._reading("final.csv") as path:
             rows = read_csv(path)
+        # most kept rows are of before there were digests, so nothing else notices what an editor has done
+        lost = [name for name in ("run", "seed", "output", "status") if name not in rows]
+        numbers = [n for n in map(str, rows) if n in ("run", "seed") or n.startswith(("f_", "preference_"))]
+        texts = [name for name in numbers if rows[name].dtype.kind not in "iufb"]
+        if (lost and self.status()["status"] == "done") or texts:
+            what = f"{', '.join(texts)} must be numbers" if texts else f"it has no column {lost[0]}"
+            raise StoreError(
+                f"{self.path / 'final.csv'} is damaged: {what}. Rerun the job with rerun=true, or restore "
+                "the file."
+            )
         return rows
 
     def history(self) -> pd.DataFrame:
