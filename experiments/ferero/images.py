@@ -192,7 +192,7 @@ def at_published(points: Mapping[str, np.ndarray], name: str, method: str = "FER
         gap[measure] = float(np.nanmax(apart)) if np.isfinite(apart).any() else float("nan")
     of = "largest difference of a coordinate of the mean over seeds"
     near = AtMost(gap, NEAR, of=of, digits=".3f", partial=True)
-    return AllOf(near, Count(finished, what="points have a finished run"))
+    return AllOf(near, Count(finished, what="points with a finished run"))
 
 
 def near_published(points: Mapping[str, np.ndarray], name: str, method: str) -> RunCount:
