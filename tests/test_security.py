@@ -10,16 +10,40 @@ import base64
 import io
 import os
 import secrets
+import struct
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from tests.conftest import shell
-from tests.test_wandb import records
 
 # API keys
+
+
+def records(path: Path) -> Iterator[Any]:
+    """The protobuf records of an offline run: 7 bytes of header, then LevelDB's log in blocks of 32 KiB."""
+    from wandb.proto import wandb_internal_pb2
+
+    data = path.read_bytes()
+    assert data.startswith(b":W&B")
+    position = 7
+    parts = []
+    while position + 7 <= len(data):
+        room = 32768 - position % 32768
+        if room < 7:  # what is left of a block is padding
+            position += room
+            continue
+        _, size, kind = struct.unpack("<IHB", data[position : position + 7])
+        parts.append(data[position + 7 : position + 7 + size])
+        position += 7 + size
+        if kind in (1, 4):  # whole, or last part
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(b"".join(parts))
+            parts = []
+            yield record
 
 
 def contents(path: Path) -> Iterator[bytes]:

@@ -1,6 +1,6 @@
 """Networks of R runs at once, as functions of stacked parameters (R, P).
 
-May import: core, kernels, system, errors.
+May import: core, kernels, errors.
 """
 
 from mobench.models.convnet import EXECUTIONS, MODELS, ConvNet, for_device
