@@ -513,7 +513,8 @@ def _recipe(optimizer: Any, schedule: Any, clip: Any) -> Recipe | None:
             "optimizer=lambda p: torch.optim.AdamW(p, lr=1e-3), "
             "schedule=lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 100)."
         )
-    if clip is not None and not (isinstance(clip, int | float) and 0 < clip < math.inf):
+    number = isinstance(clip, int | float) and not isinstance(clip, bool)
+    if clip is not None and not (number and 0 < clip < math.inf):
         raise ConfigError(f"clip={clip!r} must be a number > 0, the largest norm of a gradient.")
     return Recipe(optimizer, schedule, None if clip is None else float(clip))
 

@@ -401,12 +401,12 @@ def test_losses_and_rows_are_those_of_single_networks(kind: str, model: str) -> 
 
 
 @pytest.mark.usefixtures("thin")
-def test_executions_and_fewer_networks_at_once_give_the_same() -> None:
+def test_fewer_networks_at_once_give_the_same() -> None:
     runs = runs_of(2, 2)
     answers = []
     for options in ({}, {"max_batch_runs": 1}):
         p = tiny(model="resnet18", attributes=[4, 1], train_size=12, test_size=6, **options)
-        assert p.strategy(torch.device("cpu")) == options.get("execution", "loop")
+        assert p.strategy(torch.device("cpu")) == "loop"
         point = Epochs(p, runs, 4).at(p.initial(runs), {}, 1)
         columns = p.columns(point.x, point.values())
         answers.append((point.values(), point.vjp(runs.weights), torch.stack(list(columns.values()))))

@@ -412,3 +412,13 @@ ORACLES = {
 @pytest.mark.parametrize("line", ORACLES)
 def test_a_problem_chooses_its_oracle_unless_one_is_given(line: str) -> None:
     assert compose.compose(line.split())["oracle"]["_target_"] == f"mobench.oracles.{ORACLES[line]}"
+
+
+def test_preferences_replace_those_of_a_protocol(mobench: Run) -> None:
+    result = mobench("protocol=ferero_fig3", "algorithm=ls", "seeds=[0]", *QUICK)
+    assert result.code == 0
+    assert len(result.rows) == 2  # not the protocol's four rays
+    result = mobench(
+        "protocol=omd_tch_vlmop2", "algorithm=tch", "preferences.rays_deg=[20,40,60]", *QUICK[1:]
+    )
+    assert result.code == 0, result.err

@@ -80,7 +80,7 @@ def test_devices_and_exit_code(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What breaks a check is a line, and the others follow."""
+    """A check that raises becomes a line of its own, and the other checks follow."""
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     monkeypatch.setattr(torch.cuda, "get_device_properties", properties)

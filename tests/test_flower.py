@@ -5,7 +5,7 @@ out or send what cannot be used. campaigns/test_flower_deployed.py runs it with 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -40,8 +40,17 @@ def split(theta: np.ndarray, shapes: list[tuple[int, ...]]) -> dict[str, np.ndar
     return {name: part.reshape(shape) for name, part, shape in zip(NAMES, parts, shapes, strict=True)}
 
 
-def record(arrays: dict[str, np.ndarray]) -> ArrayRecord:
-    return ArrayRecord({name: Array(np.ascontiguousarray(a)) for name, a in arrays.items()})
+def record(arrays: Mapping[str, np.ndarray | Array]) -> ArrayRecord:
+    return ArrayRecord(
+        {name: a if isinstance(a, Array) else Array(np.ascontiguousarray(a)) for name, a in arrays.items()}
+    )
+
+
+def sent(array: np.ndarray, **changed: Any) -> Array:
+    """An array as a client sends it, with other bytes or another format."""
+    good = Array(array)
+    fields = {"dtype": good.dtype, "shape": good.shape, "stype": good.stype, "data": good.data}
+    return Array(**fields | changed)
 
 
 def joined(arrays: ArrayRecord) -> torch.Tensor:
@@ -180,6 +189,21 @@ def test_a_state_of_the_method_waits_for_all_clients() -> None:
     np.testing.assert_allclose(kept["lam"][0].numpy(), lam, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("method", ["excess_mtl", "famo"])
+def test_a_state_begins_with_the_first_round_of_all_clients(method: str) -> None:
+    """A method that sets its state aside in its first step does so then, though it is the second round."""
+    flower = {"fraction_evaluate": 0.0}
+    federation = Federation()
+    grid = federation.grid()
+    chosen = strategy(method, M, local_step=ETA, flower=flower)
+    grid.away = {100}
+    federation.start = federation.train(chosen, 1, grid).unsqueeze(0)
+    assert [r.moved for r in chosen.rounds] == [True]
+    grid.away = set()
+    fresh = strategy(method, M, local_step=ETA, flower=flower)
+    assert torch.equal(federation.train(chosen, 1, grid), federation.train(fresh, 1, grid))
+
+
 def error() -> None:
     raise RuntimeError("out of memory")
 
@@ -189,6 +213,8 @@ FAULTS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "far away": (lambda a, _: a.update(b2=a["b2"] + 1e300), "its array 'b2' is not finite, or longer than"),
     "shape": (lambda a, _: a.update(W2=a["W2"][:, 1:]), "'W2' has the shape (10, 7) and holds float64"),
     "type": (lambda a, _: a.update(W2=np.float32(a["W2"])), "holds float32; expected (10, 8) and float64"),
+    "garbage": (lambda a, _: a.update(W2=sent(a["W2"], data=b"garbage")), "'W2' cannot be read"),
+    "format": (lambda a, _: a.update(W2=sent(a["W2"], stype="torch")), "'W2' cannot be read"),
     "no array": (
         lambda a, _: a.update(W3=a.pop("W2")),
         "its model has other arrays than the server's: W2, W3",
@@ -373,7 +399,8 @@ class Masked(nn.Module):
         self.layer = nn.Linear(3, 3)
         self.mask: torch.Tensor
         self.register_buffer("mask", torch.full((3, 3), -torch.inf).triu(1))
-        self.register_buffer("order", torch.tensor([7, 2, 3]))
+        self.register_buffer("order", torch.tensor([2**60 + 1, 2, 3]))
+        self.register_buffer("roots", torch.tensor([1j, -1j]))
         self.register_buffer("on", torch.tensor([True, False]))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

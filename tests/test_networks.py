@@ -30,7 +30,7 @@ from mobench.core.random import generator, seed_for
 from mobench.errors import CompatibilityError, ConfigError, MobenchError, StoreError
 from mobench.jobs.build import make_job
 from mobench.jobs.record import Recorder
-from mobench.models.stacked import mapped
+from mobench.models.stacked import WAYS, mapped
 from mobench.problems import networks
 
 QUIET: dict[str, Any] = {"logger": "local", "progress": False}
@@ -172,9 +172,6 @@ def bound(problem: Any, seeds: tuple[int, ...] = (0, 1), **options: Any) -> Any:
     return job, oracle
 
 
-WAYS = ("vmap", "seeds", "loop", "channels_last")
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_gradients_are_those_of_plain_loops(name: str) -> None:
     """Values and Jacobians of a batch, run by run and loss by loss with `backward`, in float64."""
@@ -201,7 +198,7 @@ def test_gradients_are_those_of_plain_loops(name: str) -> None:
             rows.append(torch.cat([p.grad.reshape(-1) for p in module.parameters()]))  # type: ignore[union-attr]
         J.append(torch.stack(rows))
         F.append(values.detach())
-    possible = [w for w in WAYS if not (problem.functions.probe.training and w in ("vmap", "seeds"))]
+    possible = [w for w in WAYS if not (problem.functions.probe.training and w == "vmap")]
     for way in ("vmap", "channels_last") if large else possible:
         object.__setattr__(oracle.problem, "execution", way)
         point = oracle.at(theta, {}, 0)
@@ -586,6 +583,16 @@ def test_control_flow_that_depends_on_the_data_is_computed_run_by_run() -> None:
         mobench.networks(Branches, squares, (torch.randn(12, 4), torch.randn(12, 2)), execution="vmap")
 
 
+@pytest.mark.parametrize(("side", "way"), [(0, "vmap"), (8, "vmap"), (64, "channels_last")])
+def test_only_large_batches_of_pictures_are_computed_run_by_run(side: int, way: str) -> None:
+    x = torch.randn(12, 1, side, side) if side else torch.randn(12, 4)
+    pictures = nn.Sequential(nn.Conv2d(1, 2, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    net = pictures if side else nn.Linear(4, 2)
+    problem = mobench.networks(net, squares, (x, torch.randn(12, 2)))
+    rows = mobench.run(problem=problem, algorithm="ls", preferences=2, steps=2, **QUIET)
+    assert mobench.load(rows).meta["execution"].endswith(way)
+
+
 def test_losses_in_half_precision_become_float32_and_autocast_stays_outside() -> None:
     """autocast in forward= is the user's; one around the job changes nothing."""
 
@@ -797,8 +804,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a NaN among the data": (lambda: linear(data=HOLES), r"all 40 samples of data are \[nan, nan\]"),
     "NaN labels left out of a mean": (
-        lambda: linear(lambda z, b: (z - b[1]).square().nanmean(0), data=tuple(t[7:] for t in HOLES)),
-        "Loss 1 is finite at the start, but its gradient is not",
+        lambda: linear(lambda z, b: (z - b[1]).square().nanmean(0), data=HOLES),
+        "Loss function 1 of all 40 samples of data is finite at the start, but its gradient is not",
     ),
     "a batch that is too large": (lambda: linear(batch_size=13), r"whole number in 1\.\.12"),
     "a way that is none": (lambda: linear(execution="stacked"), "execution"),
@@ -1090,3 +1097,33 @@ def test_a_loader_leaves_out_its_last_batch() -> None:
     keeps = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
     assert problem.code() != mobench.networks(normed, squares, keeps).code()
     assert mobench.networks(normed, squares, keeps).code() == mobench.networks(normed, squares, (x, y)).code()
+
+
+def test_a_batch_without_a_label_is_named_when_it_comes() -> None:
+    x, y = torch.randn(64, 4), torch.randint(0, 2, (64,))
+    known = torch.arange(64) % 21 == 0  # the four that are tried have labels
+    y = torch.where(known, y, -100)
+    problem = mobench.networks(
+        nn.Linear(4, 2), lambda z, b: nnf.cross_entropy(z, b[1]).expand(2) + 0, (x, y), batch_size=4
+    )
+    with pytest.raises(
+        MobenchError, match=r"Loss 1 of a step's batch of 4 samples is nan, with the parameters"
+    ):
+        mobench.run(problem=problem, **SHORT | {"steps": 40})
+
+    def defined(z: Tensor, b: Any) -> Tensor:
+        known = b[1] >= 0
+        each = nnf.cross_entropy(z, b[1], reduction="none")
+        return (each.sum() / known.sum().clamp_min(1)).expand(2) + 0
+
+    check_rows(mobench.networks(nn.Linear(4, 2), defined, (x, y), batch_size=4), steps=40)
+
+
+def test_a_run_that_diverges_is_no_fault_of_a_batch() -> None:
+    data = torch.randn(12, 4), torch.randn(12, 2)
+    problem = mobench.networks(nn.Linear(4, 2), squares, data, batch_size=4)
+    with pytest.warns(UserWarning, match=r"diverged: 1 of 1 runs \(run 0\).*step_size \(it is 1e\+20\)"):
+        rows = mobench.run(
+            problem=problem, **SHORT | {"steps": 60, "algorithm.step_size": 1e20, "dtype": "float32"}
+        )
+    assert rows["status"].tolist() == ["diverged"]

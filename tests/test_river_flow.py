@@ -123,7 +123,7 @@ def test_training_part_has_mean_0_and_variance_1() -> None:
 
 
 def test_wrong_tables_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small(tmp_path, monkeypatch)
+    table = small(tmp_path, monkeypatch)
     path = tmp_path / "river_flow" / "rf1.arff"
     good = path.read_text()
     lines = good.splitlines()
@@ -131,8 +131,15 @@ def test_wrong_tables_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     order = [row.split("'")[1] for row in lines if row.startswith("@attribute")]
     cells = lines[first_row + 5].split(",")
     cells[order.index(TARGETS[0])] = "?"
+    endless = lines[first_row + 5].split(",")
+    endless[order.index(INPUTS[0])] = "1e999"
     cases = {
-        "and 1 missing targets, but RF1": [*lines[: first_row + 5], ",".join(cells), *lines[first_row + 6 :]],
+        "and 1 infinite numbers, but RF1": [
+            *lines[: first_row + 5],
+            ",".join(endless),
+            *lines[first_row + 6 :],
+        ],
+        ", 1 missing targets": [*lines[: first_row + 5], ",".join(cells), *lines[first_row + 6 :]],
         r"\(1 of the expected ones are missing: CHSI2__0\)": good.replace(
             "CHSI2__0", "CHSI2_now"
         ).splitlines(),
@@ -148,6 +155,14 @@ def test_wrong_tables_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             river_flows("rf1", tmp_path)
         assert "problem.data=generated is embedded" in str(caught.value)
         assert str(path) in str(caught.value)
+    constant = table.copy()
+    constant[:, 2] = 4.0
+    monkeypatch.setattr(source, "_table", lambda name, root: constant)
+    with pytest.raises(DataError, match="column EADM7__0 is constant in the training part"):
+        river_flows("rf1", tmp_path)
+    monkeypatch.setattr(source, "_table", lambda name, root: table[:1])
+    with pytest.raises(DataError, match="has 1 complete rows"):
+        river_flows("rf1", tmp_path)
 
 
 def test_a_missing_file_is_named_with_its_place_and_what_works_without(tmp_path: Path) -> None:

@@ -365,3 +365,15 @@ def test_a_job_that_begins_anew_is_not_done_before_its_files_change(
     assert mobench(*LS, "rerun=true").code == 0
     assert mobench(*LS, "rerun=true", "hardware.split=2", "seeds=[0,1]").code == 0
     assert set(seen) == {"running"}
+
+
+@pytest.mark.parametrize("name", ["run", "seed", "f_1", "preference_2"])
+def test_text_in_the_place_of_a_number_is_one_message(tmp_path: Path, name: str) -> None:
+    folder = JobFolder(tmp_path / "job")
+    names = ("run", "seed", "preference_1", "preference_2", "f_1", "status")
+    frame = pd.DataFrame([[0, 0, 0.3, 0.7, 1.0, "done"], [1, 0, 0.5, 0.5, 2.0, "done"]], columns=names)
+    folder.write_table("final.csv", frame)
+    assert len(folder.final()) == 2
+    folder.write_table("final.csv", frame.astype({name: object}).replace({name: {frame[name][1]: "abc"}}))
+    with pytest.raises(StoreError, match=f"{name} must be numbers.*rerun=true"):
+        folder.final()

@@ -188,7 +188,7 @@ def test_several_panels_have_letters() -> None:
     ],
 )
 def test_a_badge_names_data_and_scale(labels: list[str | None], text: str) -> None:
-    """What all data begin with is said once, and no data twice."""
+    """A beginning that all data sets share is written once, and each data set is listed once."""
     jobs: Any = {f"job {k}": SimpleNamespace(data=label) for k, label in enumerate(labels)}
     assert Artifact("x/y", "t", "laptop", jobs).badge == (f"{text} Laptop scale." if text else "")
     assert Artifact("x/y", "t", "smoke", {}).badge.startswith("Smoke scale")

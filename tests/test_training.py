@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 import mobench
 from mobench.config.compose import compose
@@ -427,6 +428,11 @@ def by_jacobian(name: str, convert: Any) -> tuple[Tensor | None, Tensor | None]:
     return weights, info.direction
 
 
+def by_values(name: str, convert: Any) -> tuple[Tensor | None, Tensor | None]:
+    weights, info = solve(name, SLOPES, convert(SLOPES.sum(1)))
+    return weights, info.direction
+
+
 def by_networks(name: str, convert: Any) -> tuple[Tensor | None, Tensor | None]:
     class Net(torch.nn.Module):
         def __init__(self) -> None:
@@ -440,7 +446,7 @@ def by_networks(name: str, convert: Any) -> tuple[Tensor | None, Tensor | None]:
     raise AssertionError("accepted")
 
 
-ENTRIES = (by_parameters, by_features, by_losses, by_jacobian, by_networks)
+ENTRIES = (by_parameters, by_features, by_losses, by_jacobian, by_values, by_networks)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR")
@@ -451,6 +457,8 @@ def test_types_of_numbers_are_right_or_refused(entry: Entry, kind: str) -> None:
     convert, words = KINDS[kind]
     if words is None and entry is by_networks:
         words = r"torch\.b?float16.*\.float\(\)"  # it trains float32 and float64
+    if "float8" in kind and entry is by_values:
+        words = None  # numbers as all others
     if words is not None:
         with pytest.raises(ConfigError, match=words):
             entry("mgda", convert)
@@ -737,3 +745,21 @@ def test_a_graph_that_cannot_be_batched_takes_a_pass_for_each_loss() -> None:
     lonely = torch.ones((), requires_grad=True)
     with pytest.raises(ConfigError, match="Function 3 depends on no parameter"):
         optimizer.backward([*net(torch.ones(2, 3)).square().mean(0)[:2], lonely.square()])
+
+
+@pytest.mark.parametrize("name", ["mgda", "famo", "ls"])
+def test_micro_batches_in_checkpoints_are_the_whole_batch(name: str) -> None:
+    net, x, y = network()
+
+    def losses_of(x: Tensor, y: Tensor) -> Tensor:
+        return (net(x) - y).square().mean(0)
+
+    gradients = []
+    for parts in (1, 4):
+        optimizer = Balanced(torch.optim.SGD(net.parameters(), lr=0.0), name)
+        pairs = zip(x.chunk(parts), y.chunk(parts), strict=True)
+        losses = [checkpoint(losses_of, *pair, use_reentrant=False) for pair in pairs]
+        weights, _ = optimizer.backward(torch.stack(losses).mean(0))
+        gradients.append([weights, *(p.grad for p in net.parameters())])
+    for a, b in zip(*gradients, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)

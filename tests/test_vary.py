@@ -187,3 +187,10 @@ def test_a_varied_job_of_the_command(mobench: Run) -> None:
     again = mobench(*command)
     assert again.code == 0
     assert len(again.folders) == 1  # nothing is run twice
+
+
+def test_no_hypervolume_over_hyper_parameters(tmp_path: Path) -> None:
+    config = composed("problem=vlmop2", "algorithm=stch", "preferences=3", "steps=3", "logger=local")
+    for vary in ({}, {"mu": [0.1, 0.01]}):
+        folder = JobFolder(run_job({**config, "vary": vary}, tmp_path).folder)
+        assert (folder.meta()["hypervolume"] is None) == bool(vary)

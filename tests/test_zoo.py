@@ -36,8 +36,9 @@ from mobench.core.point import TablePoint
 from mobench.core.preferences import ray, spread
 from mobench.core.random import counter_uniform
 from mobench.metrics.hypervolume import hypervolume
-from mobench.solvers import TOLERANCE, min_norm
+from mobench.solvers import TOLERANCE, min_norm, qp
 from mobench.solvers.alike import alike
+from mobench.solvers.dual_cone import dual_cone
 from mobench.solvers.spectrum import spectrum
 from tests.solvers.test_subproblem_qp import jacobian
 
@@ -414,3 +415,16 @@ def test_set_scalarization_is_its_own_derivative() -> None:
 
     for seed in (3, 5):
         torch.testing.assert_close(w[seeds == seed], by_autograd(value, F[seeds == seed]))
+
+
+def test_projections_by_active_sets_and_by_pivoting_are_the_same() -> None:
+    for family in ("random", "low rank", "opposed", "zero row"):
+        J = jacobian(family, 6, 8)
+        G = J @ J.mT
+        u = torch.eye(8, dtype=DTYPE).unsqueeze(0)
+        one = dual_cone(G, u)
+        z = qp(G.repeat_interleave(8, 0), -G.reshape(48, 8)).x.view(6, 8, 8)
+        assert float(one.residual.max()) <= TOLERANCE
+        torch.testing.assert_close(
+            one.x.view(6, 8, 8) @ J, (u + z) @ J, rtol=0, atol=1e-7 * float(J.abs().max())
+        )

@@ -32,7 +32,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
@@ -256,6 +256,7 @@ class Comparison(Check):
         than: what the bound or the target is ("the best baseline"); then the bound counts as measured, too.
         unit, digits: of each number.
         partial: some of the names make it partial.
+        texts: the measured values and the tolerance, where one text says more than number by number.
     """
 
     values: Mapping[Any, Number]
@@ -271,6 +272,7 @@ class Comparison(Check):
     unit: str = ""
     digits: str = ".4g"
     partial: bool = False
+    texts: tuple[str, str] | None = None
 
     @property
     def numbers(self) -> dict[Any, float]:
@@ -393,6 +395,8 @@ class Comparison(Check):
         return f" ({label_value(self.than, words) if self.than else f'{self._sign} {words}'})"
 
     def _measured(self) -> str:
+        if self.texts is not None:
+            return self.texts[0]
         written = {
             name: self._write(value) + self._compared_with(name) for name, value in self.values.items()
         }
@@ -405,6 +409,8 @@ class Comparison(Check):
         return words
 
     def _tolerance(self) -> str:
+        if self.texts is not None:
+            return self.texts[1]
         each = f", each{' (partial: some)' if self.partial else ''}" if len(self.values) > 1 else ""
         return self._requirement() + each
 
@@ -651,20 +657,30 @@ def Ordered(
         bounds[other] = float(value[one]) + (slack if falling else -slack) if slack else value[one]
     ends: dict[str, Any] = {"high" if falling else "low": bounds}
     later = {name: value[name] for name in bounds}
-    than = "the one before" + (f" {'+' if falling else '-'} {slack:g}" if slack else "")
-    return Comparison(values=later, strict=strict and not slack, than=than, **ends, **words)
+    order = f"{'falling' if falling else 'rising'} in this order"
+    order += f", up to {slack:g}" if slack else "" if strict else ", or equal"
+    order += " (partial: some neighbours)" if words.get("partial") else ""
+    texts = (Comparison(values=value, **words).measured, order)
+    return Comparison(values=later, strict=strict and not slack, texts=texts, **ends, **words)
 
 
 def Smallest(value: Mapping[Any, Number], name: Any, **words: Any) -> Comparison:
     """Returns the check that a named number is strictly the smallest: `Smallest(areas, "MLM-CMOO")`."""
-    others = {other: number for other, number in value.items() if other != name}
-    return Above(others, value[name], than=f"{name}'s", **words)
+    return _extreme(Above, value, name, "smallest", words)
 
 
 def Largest(value: Mapping[Any, Number], name: Any, **words: Any) -> Comparison:
     """Returns the check that a named number is strictly the largest."""
+    return _extreme(Below, value, name, "largest", words)
+
+
+def _extreme(
+    than: Callable[..., Comparison], value: Mapping[Any, Number], name: Any, what: str, words: dict[str, Any]
+) -> Comparison:
+    """Returns the comparison of all other numbers with the named one."""
     others = {other: number for other, number in value.items() if other != name}
-    return Below(others, value[name], than=f"{name}'s", **words)
+    claim = f"{name} has the {what} {words.get('of', '')}".strip()
+    return than(others, value[name], texts=(Comparison(values=value, **words).measured, claim), **words)
 
 
 def Equal(

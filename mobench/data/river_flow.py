@@ -110,6 +110,10 @@ def _flows(
     whole = ~np.isnan(table).any(1)
     rows = table[whole]
     n = len(rows) * TRAIN[0] // TRAIN[1]
+    if n < 1:
+        raise DataError(
+            f"{LABELS[name]} has {len(rows)} complete rows, but a training and a test part need at least 2."
+        )
     for key, size, largest in (("train", train_size, n), ("test", test_size, len(rows) - n)):
         if size is not None and not 1 <= size <= largest:
             raise ConfigError(
@@ -126,6 +130,12 @@ def _flows(
         train = train.clip(*limits)
     mean = train.mean(0)
     scale = train.std(0)
+    if len(flat := np.flatnonzero(scale <= 1e-12 * np.abs(mean))):
+        raise DataError(
+            f"{LABELS[name]}: column {(*INPUTS, *TARGETS)[flat[0]]} is constant in the training part, so it "
+            "cannot be scaled. Check that the file is complete. problem.data=generated is embedded and "
+            "needs no file."
+        )
     parts = rows[order[:n][:train_size]], rows[order[n:][:test_size]]
     clipped = [part.clip(*limits) if limits is not None else part for part in parts]
     changed = sum(int((a != b).sum()) for a, b in zip(parts, clipped, strict=True))
@@ -154,13 +164,15 @@ def _table(name: str, root: str) -> Float[np.ndarray, "rows 72"]:
         names = header.names()
         lost = [a for a in wanted if a not in names]
         table = np.stack([rows[a].astype(float) for a in wanted if a not in lost], axis=1)
-    holes = int((~np.isfinite(table[:, -len(TARGETS) :])).sum())
-    if lost or len(names) != len(wanted) or len(table) != ROWS or holes:
+    holes = int(np.isnan(table[:, -len(TARGETS) :]).sum())
+    infinite = int(np.isinf(table).sum())
+    if lost or len(names) != len(wanted) or len(table) != ROWS or holes or infinite:
         raise DataError(
             f"{path} has {len(table)} rows, {len(names)} columns ({len(lost)} of the expected ones are "
-            f"missing{': ' + lost[0] if lost else ''}) and {holes} missing targets, but RF1 has {ROWS} rows, "
-            f"the {len(INPUTS)} inputs SITE__0 .. SITE__n60 and the {len(TARGETS)} targets SITE_48H__0 of "
-            f"{', '.join(SITES)}, and no target is missing. Replace it: {advice('rf1', root)}"
+            f"missing{': ' + lost[0] if lost else ''}), {holes} missing targets and {infinite} infinite "
+            f"numbers, but RF1 has {ROWS} rows, the {len(INPUTS)} inputs SITE__0 .. SITE__n60 and the "
+            f"{len(TARGETS)} targets SITE_48H__0 of {', '.join(SITES)}, no target is missing, and all "
+            f"numbers are finite. Replace it: {advice('rf1', root)}"
         )
     return table
 
@@ -168,7 +180,8 @@ def _table(name: str, root: str) -> Float[np.ndarray, "rows 72"]:
 def find_file(root: str | Path) -> Path:
     """Returns the path of the file below `root`, where it is or belongs."""
     base = Path(absolute(root))
-    return base / FILE if (base / FILE).is_file() else base / FOLDER / FILE
+    inside = base / FOLDER / FILE
+    return base / FILE if not inside.is_file() and (base / FILE).is_file() else inside
 
 
 # the stand-in

@@ -48,6 +48,9 @@ __all__ = ["MultiObjective", "Round", "client_loss", "strategy"]
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 """Buffers of PyTorch's batch and instance normalisations."""
 
+UNREADABLE = (ValueError, TypeError, OSError, EOFError, KeyError)
+"""What Flower raises for an array whose bytes or format it cannot read."""
+
 
 def strategy(
     method: str | Algorithm,
@@ -339,17 +342,26 @@ class MultiObjective(FedAvg):
         return model
 
     def _averaged(self, answers: Sequence[_Answer]) -> dict[str, np.ndarray]:
-        """The mean of the arrays that are not trained, by numbers of samples; whole numbers stay whole."""
+        """The mean of the arrays that are not trained, by numbers of samples.
+
+        Whole numbers stay whole, masks of truth values stay as they are, and where all clients agree, so does
+        the mean, to the last bit.
+        """
         counts = np.array([answer.samples or math.nan for answer in answers])
         if np.isnan(counts).any():
             counts = np.ones(len(answers))
         means = {}
         for name, array in self._model.items():
-            if name not in self._names:
-                terms = zip(counts / counts.sum(), answers, strict=True)
-                mean = sum(weight * answer.model[name].astype(np.float64) for weight, answer in terms)
-                whole = np.issubdtype(array.dtype, np.integer)
-                means[name] = np.asarray(np.rint(mean) if whole else mean).astype(array.dtype)
+            if name in self._names or array.dtype == np.bool_:
+                continue
+            arrays = [answer.model[name] for answer in answers]
+            exact = np.complex128 if np.issubdtype(array.dtype, np.complexfloating) else np.float64
+            with np.errstate(invalid="ignore"):  # infinities that all of them share are not used
+                mean = sum(w * a.astype(exact) for w, a in zip(counts / counts.sum(), arrays, strict=True))
+                if np.issubdtype(array.dtype, np.integer):
+                    mean = np.rint(mean)
+                agree = np.all([a == arrays[0] for a in arrays], axis=0)
+                means[name] = np.where(agree, arrays[0], np.asarray(mean).astype(array.dtype))
         return means
 
     # answers
@@ -404,9 +416,12 @@ class MultiObjective(FedAvg):
         arrays = _only("ArrayRecord", reply.content.array_records)
         if different := sorted(arrays.keys() ^ self._model.keys()):
             raise _RefusedError(f"its model has other arrays than the server's: {', '.join(different)}")
-        model = {name: arrays[name].numpy() for name in self._model}
+        model = {}
         for name, sent in self._model.items():
-            array = model[name]
+            try:
+                array = model[name] = arrays[name].numpy()
+            except UNREADABLE as error:
+                raise _RefusedError(f"its array {name!r} cannot be read: {error}") from error
             if (array.shape, array.dtype) != (sent.shape, sent.dtype):
                 raise _RefusedError(
                     f"its array {name!r} has the shape {array.shape} and holds {array.dtype}; expected "
@@ -459,7 +474,8 @@ class MultiObjective(FedAvg):
                 for name, rule in self._rules.items():
                     before = self._outputs.get(name) or rule.init(theta, self.clients)
                     self._outputs[name] = rule.update(before, theta, point, t)
-            d, state, info = self.algorithm.step((point,), state, t, self.algorithm.schedule(t))
+            number = t if whole and self._state is not None else 0  # of the state's own steps
+            d, state, info = self.algorithm.step((point,), state, number, self.algorithm.schedule(t))
         if info.fail is not None and bool(info.fail.any()):
             raise MobenchError(
                 f"The subproblem of {name_of(self.algorithm)} could not be solved in round {t + 1}; the "

@@ -47,8 +47,6 @@ class FaceAttributes(TrainTest, BatchGradients):
             statistics of the batch, in evaluation of batches of up to 100: a picture's score depends on the
             others of its batch.
         hidden: width of `small`.
-        execution: auto | loop: residual networks are computed one after the other with both; no part of a
-            job's identity.
         max_batch_runs: so many residual networks at a time; the activations of the others are computed anew
             in the backward pass. No part of a job's identity.
         start: {kind: default} PyTorch's initialisation.
@@ -57,7 +55,7 @@ class FaceAttributes(TrainTest, BatchGradients):
     network's stem keeps their size (3 x 3 convolution of stride 1, no pooling).
     """
 
-    execution_fields: ClassVar[tuple[str, ...]] = ("data_root", "execution", "max_batch_runs")
+    execution_fields: ClassVar[tuple[str, ...]] = ("data_root", "max_batch_runs")
     small: ClassVar[Mapping[str, Any]] = {
         "hidden": 4,
         "train_size": 256,
@@ -72,7 +70,6 @@ class FaceAttributes(TrainTest, BatchGradients):
     attributes: Sequence[str | int] | None = None
     model: str = "small"
     hidden: int = 64
-    execution: str = "auto"
     max_batch_runs: int | None = None
     steps: int = 1000
 
@@ -80,7 +77,6 @@ class FaceAttributes(TrainTest, BatchGradients):
         super().__post_init__()
         choose("problem.data", self.data, LABELS)
         choose("problem.model", self.model, MODELS)
-        choose("problem.execution", self.execution, ("auto", "loop"))
         if self.hidden < 1:
             raise ConfigError(
                 f"problem.hidden={self.hidden} must be at least 1; it is the width of the hidden layer."

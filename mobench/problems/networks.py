@@ -45,6 +45,12 @@ TRIED = 2**27
 """Losses and measures are tried before a job unless the outputs of all samples have more numbers."""
 HELD = 2**24
 """Outputs of all samples are held for so many runs at once that they have at most so many numbers."""
+FEW_NUMBERS = 2**15
+"""Numbers of a batch up to which convolutions of all runs at once are faster on a CPU than run by run.
+
+With ten networks 1.5 to 7 times for 1,000 to 18,000, equally fast for 25,000 to 49,000, half as fast for
+200,000.
+"""
 TYPES = (torch.float32, torch.float64)
 
 This = TypeVar("This", bound="Networks")  # beartype knows no typing.Self in methods
@@ -424,6 +430,8 @@ class _Trial:
             self._check_losses(what, values, len(definition.measures) if measured else 0, name == "data")
             if joints is None and table.size > EVALUATED:
                 reason = reason or "the outputs of a sample depend on the others of its batch"
+            elif name == "data":
+                self._check_slopes(samples, forward, what)
             if not reason:
                 reason = self._apart("evaluation", partial(self._values_of_all, scored, samples))
         return reason
@@ -514,13 +522,26 @@ class _Trial:
         advice = "If it is sparse: sparse=False in torch.nn.Embedding, EmbeddingBag and their functions."
         with trying(f"The gradient of loss {m + 1} fails", advice):
             slope = torch.autograd.grad(loss, leaf, retain_graph=True, allow_unused=True)[0]
-        if slope is not None and not bool(slope.isfinite().all()):
-            raise ConfigError(
-                f"Loss {m + 1} is finite at the start, but its gradient is not. Use torch.where or "
-                "nan_to_num on targets that are missing: what is masked afterwards, as by nanmean, has the "
-                "gradient 0 * nan."
-            )
         return slope
+
+    def _check_slopes(self, samples: Tree, forward: Forward, what: str) -> None:
+        """Raises ConfigError for a finite loss whose gradient is not, as of a nanmean: 0 * NaN."""
+        leaf = self.theta.clone().requires_grad_(True)
+        row = self.definition._row
+        # one function after the other: the gradient 0 of a row that is cut out becomes 0 * nan, too
+        for i, loss in enumerate(self.definition.losses):
+            with torch.enable_grad():
+                scored = Scored(self.parts.evaluation, forward, partial(row, "losses", (loss,)))
+                F = stacked.values(scored, self.layout, leaf, self.fixed, samples, "loop")
+                if not F.requires_grad:
+                    continue
+                (slope,) = torch.autograd.grad(F.sum(), leaf)
+            if not bool(slope.isfinite().all()):
+                raise ConfigError(
+                    f"Loss function {i + 1} of {what} is finite at the start, but its gradient is not: "  # noqa: S608
+                    "replace missing values before they are used (torch.where or nan_to_num on the targets): "
+                    "what is masked or left out afterwards, as by nanmean, has the gradient 0 * nan."
+                )
 
     def _apart(self, what: str, values: Callable[[str], tuple[Tensor, ...]]) -> str:
         """Why runs cannot be one axis of vmap; "" if they can."""
@@ -561,12 +582,14 @@ class Bound:
         keys: of random numbers, on the CPU, one of each seed: all preferences of a seed drop the same units.
         modules: the distinct networks that runs begin with; group: which of them each run has.
         cache: of their constants.
+        examined: runs that had a loss that is not finite, whose cause was no batch.
     """
 
     keys: Int[Tensor, " R"]
     modules: list[nn.Module]
     group: list[int]
     cache: Cache = field(default_factory=Cache)
+    examined: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -585,8 +608,8 @@ class Networks(Cached, BatchGradients):
         positive: whether every loss is >= 0. ideal: z (M,) of Tchebycheff values (null: 0 if positive).
         reference: point (M,) of hypervolumes, or null. bounds: [lower, upper] of every parameter, or null.
         start: {kind: module}: as `module()` makes it at each seed, or the given state dicts.
-        execution: auto (vmap where it can; convolutions on a CPU and what cannot be batched run by run) |
-            vmap | loop | channels_last; no part of a job's identity.
+        execution: auto (vmap where it can; on a CPU convolutions of larger batches, and what cannot be
+            batched, run by run) | vmap | loop | channels_last; no part of a job's identity.
 
     Raises:
         ConfigError: nothing is served under `code`, or it cannot be trained here; with the reason.
@@ -608,6 +631,7 @@ class Networks(Cached, BatchGradients):
     execution: str = "auto"
     _definition: Definition = field(init=False, repr=False, compare=False)
     _bound: Bound | None = field(default=None, init=False, repr=False, compare=False)
+    _ways: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -757,7 +781,9 @@ class Networks(Cached, BatchGradients):
         return modules, group
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
-        modules, group = self._modules(runs)
+        return self._start(*self._modules(runs))
+
+    def _start(self, modules: list[nn.Module], group: list[int]) -> Float[Tensor, "R P"]:
         rows = [self.probe.layout.flat(dict(module.named_parameters())) for module in modules]
         return torch.stack([rows[g] for g in group])
 
@@ -805,22 +831,48 @@ class Networks(Cached, BatchGradients):
         if batch is None:
             F = self._evaluated("train", x)[:, : self.n_objectives]
             return torch.stack([self._definition.appended(row) for row in F.unbind(0)])
-        return self._trained(x, batch)
+        way = self._ways[x.device.type] = self._way_of(x, batch)
+        values = self._trained(x, batch, way)
+        if not bool(values.detach().isfinite().all()):
+            self._examine(x.detach(), batch, values.detach())
+        return values
 
-    def _trained(self, x: Float[Tensor, "R P"], batch: Batch) -> Float[Tensor, "R K"]:
+    def _examine(self, x: Tensor, batch: Batch, values: Tensor) -> None:
+        """Raises ConfigError where a batch (without a label, say) has no finite losses, whatever the run."""
+        held = self.bound
+        lost = (~values.isfinite().all(1) & x.isfinite().all(1)).nonzero().squeeze(1).tolist()
+        new = [r for r in lost if r not in held.examined]
+        if not new:
+            return
+        held.examined.update(new)
+        with torch.no_grad():
+            F = self._trained(self._start(held.modules, held.group).to(x), batch, "loop")
+        for r in new:
+            bad = (~F[r].isfinite() & ~values[r].isfinite()).nonzero().squeeze(1).tolist()
+            if bad:
+                M = self.n_objectives
+                name = f"loss {bad[0] + 1}" if bad[0] < M else f"constraint {bad[0] - M + 1}"
+                raise ConfigError(
+                    f"{name.capitalize()} of a step's batch of {batch.chosen.shape[1]} samples is "
+                    f"{float(values[r, bad[0]])}, with the parameters of the start as well: has none of "
+                    "these samples a label (0/0)? Choose a larger batch_size, or let the loss give 0 for "
+                    "such a batch, as losses.sum() / mask.sum().clamp_min(1) does."
+                )
+
+    def _trained(self, x: Float[Tensor, "R P"], batch: Batch, way: str) -> Float[Tensor, "R K"]:
         table = self._table("train", x)
-        way = self.strategy(x.device)
-        each = len(set(batch.group.tolist())) > 1
+        group = batch.group.tolist()
+        each = len(set(group)) > 1
         seen: Any
         if not each:
-            seen = mapped(lambda t: t[batch.chosen[int(batch.group[0])]], table)
+            seen = mapped(lambda t: t[batch.chosen[group[0]]], table)
         elif way == "vmap":
             seen = mapped(lambda t: t[batch.chosen[batch.group]], table)
         else:
             taken: dict[int, Tree] = {}
 
             def seen(r: int) -> Tree:
-                g = int(batch.group[r])
+                g = group[r]
                 if g not in taken:
                     taken[g] = mapped(lambda t: t[batch.chosen[g]], table)
                 return taken[g]
@@ -830,16 +882,24 @@ class Networks(Cached, BatchGradients):
         return stacked.values(scored, self.probe.layout, x, self._fixed(x), seen, way, keys, each)
 
     def strategy(self, device: torch.device) -> str:
-        """The way in which runs are computed on a device."""
+        """The way in which runs were computed on this device."""
+        return self._ways.get(device.type, "not trained")
+
+    def _way_of(self, x: Tensor, batch: Batch) -> str:
+        """Returns the way in which a step's runs are computed."""
         if self.execution != "auto":
             return self.execution
-        alone = self._bound is not None and len(self.bound.group) == 1
-        return self._way(bool(self.probe.training) or alone, device)
+        inputs = [t for t in leaves(self._table("train", x)) if t.is_floating_point()]
+        few = sum(t[0].numel() for t in inputs) * batch.chosen.shape[1] <= FEW_NUMBERS
+        return self._way(bool(self.probe.training) or len(x) == 1, x.device, few)
 
-    def _way(self, apart: bool, device: torch.device) -> str:
-        """`apart`: whether runs cannot be one axis of vmap, or need not be."""
+    def _way(self, apart: bool, device: torch.device, few: bool = False) -> str:
+        """Returns the way for a batch.
+
+        apart: whether runs cannot be one axis of vmap, or need not be. few: whether the batch is small.
+        """
         pictures = self.probe.pictures
-        if not apart and not (pictures and device.type == "cpu"):
+        if not apart and (few or not pictures or device.type != "cpu"):
             return "vmap"
         return "channels_last" if pictures else "loop"
 

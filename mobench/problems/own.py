@@ -134,7 +134,8 @@ class Own(Problem):
     _counts: tuple[int, int] = field(init=False, repr=False, compare=False)  # M, N
 
     def __post_init__(self) -> None:
-        if not isinstance(self.variables, numbers.Integral) or self.variables < 1:
+        whole = isinstance(self.variables, numbers.Integral) and not isinstance(self.variables, bool)
+        if not whole or self.variables < 1:
             raise ConfigError(
                 f"dim={self.variables!r} (problem.variables) must be a whole number >= 1, the length of x."
             )

@@ -45,7 +45,6 @@ def cache_root() -> Path:
     """Returns `$MOBENCH_CACHE`, else `cache` in the outputs folder.
 
     It is never beside original files, which may be read-only. It holds what takes long to make
-    and may be deleted at any time: decoded pictures, trained starts, the implementation that a GPU computes
-    fastest.
+    and may be deleted at any time: decoded pictures, trained starts.
     """
     return Path(os.environ.get("MOBENCH_CACHE") or outputs_root() / "cache").absolute()

@@ -187,7 +187,7 @@ class Balanced:
             p.grad = torch.full_like(p, torch.nan)
         lost = torch.full((sum(p.numel() for p in base),), torch.nan, device=parameters[0].device)
         failed = torch.ones((), dtype=torch.bool, device=lost.device)
-        return lost[:1].expand(K), Info(lost, self._state or {}, None, failed)
+        return lost.new_full((K,), torch.nan), Info(lost, self._state or {}, None, failed)
 
     def _not_finite(
         self, parameters: Sequence[Tensor], scaler: torch.amp.GradScaler | None, scale: float
