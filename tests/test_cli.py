@@ -57,6 +57,8 @@ BAD = {
     "~seeds": ["seeds was removed", "set a value"],
     "algorithm=[mgda,epo]": ["algorithm=[mgda,epo] is not a valid choice", "mobench -m algorithm=A,B"],
     "bla": ["Error parsing override 'bla'", "EQUAL"],
+    "epo": ["epo has no key; write algorithm=epo"],
+    "+experiment=ferero/fig7 artifact.depicts=foo": ["artifact.depicts must be 'data' or null, not 'foo'"],
     "seeds=[0, 1]": ["seeds=[0, has a bracket without its partner", "'seeds=[0, 1]'"],
     "hydra.searchpath=[file:///a=b]": ["searchpath=[file:///a=b] cannot be read", "needs quotes of its own"],
     "checkpoint=true": ["Error merging override checkpoint=true", "not a subclass of CheckpointConfig"],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
+import time
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,9 @@ from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn
 from hydra.plugins.sweeper import Sweeper
 
+from mobench.config import compose
+from mobench.jobs.build import make_job
+from mobench.jobs.outcome import folder_of
 from mobench.jobs.store import JobFolder
 from mobench.metrics import hypervolume
 from mobench.sweep import objective
@@ -165,3 +170,29 @@ def test_optuna(mobench: Run, tmp_path: Path) -> None:
     assert result.code == 0, result.err
     best = max(objective.value(folder, "hypervolume")[0] for folder in result.folders)
     assert f"Best value: {best}" in result.out
+
+
+def test_a_trial_that_another_worker_runs_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    config = compose.compose(["problem=zdt1", "objective=f_1", *QUICK])
+    folder = folder_of(make_job(config))
+    begun = threading.Event()
+    end = threading.Event()
+
+    def hold() -> None:
+        with folder.locked():
+            begun.set()
+            end.wait(20)
+
+    worker = threading.Thread(target=hold)
+    worker.start()
+    assert begun.wait(20)
+    timer = threading.Timer(0.5, end.set)
+    timer.start()
+    began = time.monotonic()
+    number, _ = objective.of_job(config, {"_target_": "x"}, [])
+    worker.join()
+    assert time.monotonic() - began > 0.4
+    assert number == float(folder.final()["f_1"].mean())

@@ -51,6 +51,7 @@ CODE = {
         from mobench_test_help.deeper import Base, late
 
         HERE = Path(__file__).parent
+        __ZERO = 0.0
         CENTRES = [1.0, -1.0]
         SEEN = {}
         log = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ CODE = {
 
 
         def soft(f):
-            return f + 0.0
+            return f + __ZERO
 
 
         BY_NAME = {"soft": soft}
@@ -167,6 +168,12 @@ EDITS = {
     "a function of another file": ("x + 1.0", "x + 2.0"),
     "measures": ('{"size":', '{"length":'),
     "a property": ("return self.n", "return self.n + 1"),
+    "a private constant": ("__ZERO = 0.0", "__ZERO = 1.0"),
+    "an order": ("kw_only=True)\nclass Bowls", "kw_only=True, order=True)\nclass Bowls"),
+    "a hook of Python's": (
+        "class Bowls(Base, Problem):",
+        "class Bowls(Base, Problem):\n    def __init_subclass__(cls): cls.limit = 2.0",
+    ),
     "a new method": (
         "class Bowls(Base, Problem):",
         "class Bowls(Base, Problem):\n    def twice(self): return 2",
@@ -231,6 +238,8 @@ def test_what_cannot_be_known_is_said(hashed: Hash) -> None:
     late = ("f = BY_NAME", "from mobench_test_help import deeper as other; f = BY_NAME")
     with pytest.raises(Opaque, match="imports 'mobench_test_help' while it runs; import it at the top"):
         hashed(late)
+    with pytest.raises(Opaque, match="a value contains itself"):
+        hashed(("SEEN = {}", "SEEN = {}\nSEEN[0] = SEEN"))
     with pytest.raises(Opaque, match="type lock"):
         hashed(("SEEN = {}", "import threading\nSEEN = threading.Lock()"))
     hashed(("log.debug(", "open(HERE / 'data.csv').close() or log.debug("))  # files are data, no code

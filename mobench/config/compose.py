@@ -25,6 +25,7 @@ WORD = re.compile(r"[A-Za-z_][\w./-]*")
 # Hydra keeps one store, one version and one set of resolvers for the whole process; jobs, too, have random
 # streams of others' code
 ALONE = threading.RLock()
+GROUPS = ("problem", "algorithm", "oracle", "protocol", "hardware", "data", "scale", "logger")
 ELSEWHERE = {  # what a key is called by people who have not read this project's pages
     "step_size": "algorithm.step_size",
     "lr": "algorithm.step_size",
@@ -46,6 +47,10 @@ def explain(error: Exception) -> str:
     text = str(error).strip()
     if isinstance(error, OverrideParseException) and "=" in error.override:
         return _unreadable(error.override, text)
+    if isinstance(error, OverrideParseException):
+        groups = [group for group in GROUPS if error.override in schema.choices(group)]
+        if groups:
+            return f"{error.override} has no key; write {groups[0]}={error.override}."
     if isinstance(error.__cause__, OmegaConfBaseException):
         text += f"\n{str(error.__cause__).strip()}"
     if missing := re.search(r"Could not find '([\w/-]+)/([^'/]*)'", text):

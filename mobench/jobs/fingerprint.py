@@ -49,6 +49,14 @@ COMMON = {
     "scipy",
     "torch",
 }
+# what Python sets on each module or class: where it was written, and what says the same as the rest
+OF_PYTHON = frozenset(
+    {
+        "__annotate_func__", "__annotations__", "__builtins__", "__cached__", "__dict__", "__doc__",
+        "__file__", "__firstlineno__", "__loader__", "__module__", "__package__", "__path__", "__spec__",
+        "__static_attributes__", "__type_params__", "__weakref__", "_abc_impl",
+    }
+)  # fmt: skip
 CONSTANT = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset, type, types.FunctionType)
 
 
@@ -135,7 +143,11 @@ class _Walk:
         stream = io.BytesIO()
         try:
             _Pickler(stream, self).dump(value)
-        except (ValueError, RecursionError, pickle.PicklingError) as error:  # it holds itself
+        except (ValueError, RecursionError) as error:  # pickle's message names types of this file
+            raise Opaque(
+                "a value contains itself, or is nested too deeply, and cannot be described"
+            ) from error
+        except pickle.PicklingError as error:
             raise Opaque(f"a value of type {type(value).__name__} cannot be described ({error})") from error
         return sha256(stream.getvalue()).digest()
 
@@ -235,7 +247,7 @@ class _Walk:
         """Returns what a module or class holds under names, with the parts of modules that code names."""
         out: list[object] = []
         for name, value in sorted(values.items()):
-            if _of_python(name, value):
+            if name in OF_PYTHON:
                 continue
             if isinstance(value, types.ModuleType):
                 out += [name, self._module(value, names, met)]
@@ -314,13 +326,6 @@ def _content(cell: types.CellType) -> object:
         return cell.cell_contents
     except ValueError:  # not yet assigned
         return "empty"
-
-
-def _of_python(name: str, value: object) -> bool:
-    """Tells whether Python keeps such an attribute of each module or class: its file, its docstring."""
-    if not name.startswith("__"):
-        return name == "_abc_impl"
-    return not callable(value) and name != "__dataclass_fields__"
 
 
 def _generated(value: object) -> bool:

@@ -475,7 +475,10 @@ def _unpacked(path: Path) -> Any:
     """The content of a checkpoint; raises UnfitError if there is none to be read."""
     import torch
 
-    raw = path.read_bytes()
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UnfitError(f"cannot be read ({error.strerror})") from error
     data = raw[len(_MAGIC) + 32 :]
     if not raw.startswith(_MAGIC) or sha256(data).digest() != raw[len(_MAGIC) :][:32]:
         raise UnfitError("is corrupt (its digest does not match)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import time
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor
@@ -128,24 +129,28 @@ def _of_parts(job: Planned, parts: list[Planned], outcomes: dict[str, Outcome]) 
 
 
 def _until_answered(jobs: list[Planned], adapter: Adapter, say: Say) -> list[Outcome]:
-    """Launches jobs, and again those whose workers died."""
+    """Launches jobs, and again those whose workers died, each at most so many times as it allows."""
     outcomes: dict[str, Outcome] = {}
     left = jobs
-    retries = max(job.config["hardware"]["retries"] for job in jobs)
-    for attempt in range(retries + 1):
+    for attempt in itertools.count():
         # a pool's jobs are all lost with one worker: the last time no job fails for another one
-        alone = adapter.pooled and 0 < attempt == retries
+        alone = [job for job in left if adapter.pooled and 0 < attempt == job.config["hardware"]["retries"]]
+        together = [job for job in left if job not in alone]
         began = time.time()
-        for group in [[job] for job in left] if alone else [left]:
-            outcomes |= {outcome.key: outcome for outcome in _launched(group, adapter)}
-        left = [job for job in left if isinstance(outcomes[job.folder.key], Lost)]
+        for group in [together, *([job] for job in alone)]:
+            if group:
+                outcomes |= {outcome.key: outcome for outcome in _launched(group, adapter)}
+        left = [
+            job
+            for job in left
+            if isinstance(outcomes[job.folder.key], Lost) and attempt < job.config["hardware"]["retries"]
+        ]
         if not left:
             break
-        if attempt < retries:
-            say(
-                f"{len(left)} of {len(jobs)} jobs lost their worker (killed, out of memory or because of a "
-                "machine failure) and are launched again"
-            )
+        say(
+            f"{len(left)} of {len(jobs)} jobs lost their worker (killed, out of memory or because of a "
+            "machine failure) and are launched again"
+        )
         left.sort(key=lambda job: job.folder.status().get("time", 0.0) >= began)  # the suspects last
     return list(outcomes.values())
 

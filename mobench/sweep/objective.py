@@ -12,6 +12,7 @@ error would end the sweeper.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ from mobench.jobs.run import run
 from mobench.jobs.store import JobFolder
 
 HYPERVOLUME = "hypervolume"
+WAIT = 0.2  # seconds between two looks at a job that another worker runs
 WORST = {"minimize": math.inf, "maximize": -math.inf}
 
 
@@ -60,6 +62,9 @@ def of_job(config: dict[str, Any], sweeper: Mapping[str, Any], overrides: Sequen
                 "objective=f_1."
             )
     outcome = run(job)
+    while outcome.status == "failed" and JobFolder(outcome.folder).held:  # another trial is the same job
+        time.sleep(WAIT)
+        outcome = run(job)
     title = as_typed([o for o in overrides if not o.startswith("hydra")])
     worst = 0.0 if name == HYPERVOLUME else WORST.get(direction, math.nan)
     if outcome.status == "failed":

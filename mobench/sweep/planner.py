@@ -140,6 +140,10 @@ class Planner:
     def _add(self, out: Plan, command: _Command) -> None:
         """Plans the jobs of one command."""
         config = command.config
+        if config["artifact"]["depicts"] not in (None, "data"):
+            raise ConfigError(
+                f"artifact.depicts must be 'data' or null, not {config['artifact']['depicts']!r}."
+            )
         if command.artifact is not None:
             _drawn_here(command.artifact, command.overrides)
             if command.artifact in out.artifacts:
