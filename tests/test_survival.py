@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import io
 import json
@@ -195,6 +196,9 @@ UNFIT: dict[str, tuple[Change, str]] = {
     "no key": (put(None, "key"), "belongs to NoneType"),
     "key of another job": (put("zdt1-ls-0123456789", "key"), "belongs to zdt1-ls-0123456789"),
     "no state": (put(None, "state"), "differs in state"),
+    "a key too many": (put(1, "gamma"), "differs in gamma"),
+    "theta in float32": (put("float32 of shape (4, 20)", "form", "theta"), "theta is float32"),
+    "a method's value too many": (put("float64 of shape (4,)", "form", "alg.extra"), "the job's absent"),
     "theta of more runs": (
         put("float64 of shape (5, 20)", "form", "theta"),
         "theta is float64 of shape (5, 20), and the job's float64 of shape (4, 20)",
@@ -305,10 +309,27 @@ def test_a_checkpoint_that_does_not_fit_or_cannot_be_read_is_named_and_ignored(
 
 
 @pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("name", ["other bytes", "no permission"])
 def test_a_job_goes_on_from_the_other_checkpoint_or_begins_anew(
-    halfway: dict[str, Path], tmp_path: Path, resumed_at: list[tuple[int, bool]], both: bool
+    halfway: dict[str, Path],
+    tmp_path: Path,
+    resumed_at: list[tuple[int, bool]],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    both: bool,
 ) -> None:
-    goes_on(halfway, tmp_path, UNSOUND["other bytes"][0], both, resumed_at)
+    refused: list[Path] = []
+    read = Path.read_bytes
+
+    def refuse(path: Path) -> bytes:
+        if path in refused:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    damage = refused.append if name == "no permission" else UNSOUND[name][0]
+    for line in goes_on(halfway, tmp_path, damage, both, resumed_at):
+        assert name != "no permission" or "cannot be read (Permission denied)" in line
 
 
 # code that changes between two processes of a job
