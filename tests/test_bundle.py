@@ -185,6 +185,41 @@ def test_archives_that_do_not_fit_their_manifest(files: Files, raw: bytes) -> No
             archive.unpacked(broken)
 
 
+def without_column(data: bytes) -> bytes:
+    frame = pd.read_csv(io.BytesIO(data)).rename(columns={"run": "ran"})
+    return frame.to_csv(index=False).encode()
+
+
+CONTRADICTIONS: dict[str, tuple[str, Any, str]] = {
+    "another type": ("meta.json", lambda d: d.replace(b'"float64"', b'"int8"'), "meta.json has dtype='int8'"),
+    "no type": ("meta.json", lambda _: b"{}", "meta.json"),
+    "no column of runs": ("final.csv", without_column, "final.csv lacks run"),
+    "no rows": ("final.csv", lambda _: b"", "the bundle is damaged or was changed"),
+    "an alias": ("config.yaml", lambda _: b"a: &one 1\nb: *one\n", "has YAML aliases"),
+    "a list": ("config.yaml", lambda _: b"[1]\n", "config.yaml"),
+    "no problem": ("config.yaml", lambda _: b"steps: 3\n", "not run"),
+    "a folder in the job": ("more/file", lambda _: b"1", "is no file of a job"),
+}
+
+
+@pytest.mark.parametrize("case", CONTRADICTIONS)
+def test_contradictions_are_one_message(
+    case: str, files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A forger's bundle, whose manifest fits it; nothing ends in a traceback."""
+    ending, change, words = CONTRADICTIONS[case]
+    key = next(name for name in files if name.startswith("runs/")).split("/")[1]
+    kept = {name: data for name, data in files.items() if name != f"runs/{key}/status.json"}
+    name = f"runs/{key}/{ending}"
+    path = tmp_path / "forged.zip"
+    path.write_bytes(remade(kept, **{name: change(kept.get(name, b""))}))
+    code = command.verify([str(path), "--job", key])
+    shown = capsys.readouterr()
+    assert words in shown.out + shown.err
+    assert code == (1 if case == "no problem" else 2)
+    assert "mobench-bundle-" not in shown.out + shown.err
+
+
 def test_another_digest_than_the_published_one_is_refused(
     files: Files, raw: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -162,6 +162,11 @@ def test_decoded_pictures_are_kept_elsewhere(folder: Path, monkeypatch: pytest.M
     array[0] = 0  # a copy in memory: the cache does not change
     digest_again, array = second()
     assert torch.equal(array, pictures)
+    # a cache that is cut short or empty is made anew; so is one of other images
+    for cut in (-1, 0):
+        for path in (folder.parent / "cache").glob("*.npy"):
+            path.write_bytes(path.read_bytes()[:cut])
+        assert (second()[0], len(calls)) == (digest, 10)
     (folder / "celeba" / "img_align_celeba" / "000002.jpg").write_bytes(jpeg(picture(50)))
     digest_again, array = second()
     assert digest_again != digest
@@ -176,6 +181,13 @@ def test_where_the_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert source.cache_root() == tmp_path / "outputs" / "cache"
     monkeypatch.setenv("MOBENCH_CACHE", str(tmp_path / "other"))
     assert source.cache_root() == tmp_path / "other"
+
+
+def test_a_cache_that_cannot_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder.parent / "file").write_text("")
+    monkeypatch.setenv("MOBENCH_CACHE", str(folder.parent / "file"))
+    with pytest.raises(DataError, match=r"could not be stored in .*file \(0 MiB\).*MOBENCH_CACHE=DIR"):
+        faces("celeba", folder).pictures("train")
 
 
 def edit(file: str, change: Callable[[list[str]], list[str]]) -> Callable[[Path], None]:

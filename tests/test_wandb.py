@@ -17,6 +17,25 @@ from tests.conftest import Run
 QUICK = ("algorithm=ls", "preferences=2", "steps=3")
 
 
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        (f"logger.tags=[ok,{70 * 't'}]", "is 70 characters"),
+        ("logger.tags=['']", "is empty"),
+        ("logger.project=a/b", "cannot contain characters"),
+        (f"logger.project={130 * 'p'}", "exceeded 128 characters"),
+        ("logger.project='a:b'", "cannot contain characters"),
+    ],
+)
+def test_settings_that_wandb_refuses_are_refused_before_the_job(
+    mobench: Run, setting: str, reason: str
+) -> None:
+    result = mobench(*QUICK, "logger=wandb", setting)
+    result.refused("W&B refuses the settings of the logger", reason, "Change logger.tags", code=2)
+    assert result.folders == []
+    assert mobench(*QUICK, "logger=local", setting).code == 0
+
+
 class Seen:
     """A run that stores its arguments."""
 

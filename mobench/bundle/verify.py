@@ -19,6 +19,7 @@ Only classes of mobench are built from a configuration; a job with classes of th
 from __future__ import annotations
 
 import math
+import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,11 +29,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import yaml
 
 from mobench.artifacts.rows import JobRows
 from mobench.artifacts.statistics import LEVEL
 from mobench.config.schema import completed
-from mobench.errors import BundleError, MobenchError
+from mobench.errors import BundleError, MobenchError, StoreError
 from mobench.jobs.build import make_job
 from mobench.jobs.run import run
 from mobench.jobs.store import JobFolder, portable_config
@@ -44,6 +46,7 @@ INSIDE = "inside the interval"
 OUTSIDE = "outside"
 NOT_RUN = "not run"
 KEYS = ("run", "seed", "output")
+TYPES = ("float32", "float64")
 # times, and residuals, which are rounding errors
 ASIDE = frozenset(("seconds", "kkt_residual_max", "stationarity", "kkt", "solver_failures"))
 BUILDABLE = tuple(
@@ -67,15 +70,48 @@ class Found:
 
 
 def jobs_of(files: Mapping[str, bytes], folder: Path) -> dict[str, JobRows]:
-    """Writes the jobs of a bundle into a folder and returns them by their names."""
+    """Writes the jobs of a bundle into a folder, reads them and returns them by their names.
+
+    Raises:
+        BundleError: a file is no file of a job, or a job cannot be read.
+    """
     jobs: dict[str, JobRows] = {}
-    for name in sorted(files):
-        if name.startswith("runs/"):
-            path = folder / name
+    for name in sorted(name for name in files if name.startswith("runs/")):
+        path = folder / name
+        if len(path.relative_to(folder).parts) != 3:
+            raise BundleError(f"{name} is no file of a job; those are named runs/JOB/FILE.")
+        if path.name == "config.yaml":
+            _refuse_aliases(name, files[name])
+        try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(files[name])
-            jobs.setdefault(path.parent.name, JobRows(JobFolder(path.parent)))
+        except OSError as error:
+            raise BundleError(f"{name} cannot be unpacked: {error.strerror or error}.") from error
+        jobs.setdefault(path.parent.name, JobRows(JobFolder(path.parent)))
+    for key, job in jobs.items():
+        try:
+            lacking = [column for column in KEYS if column not in job.final]
+            type_of = job.meta["dtype"]
+            configured = isinstance(job.config, dict)
+        except StoreError as error:
+            what = str(error).partition(". ")[0].replace(f"{folder}{os.sep}", "")
+            raise BundleError(f"{what}; the bundle is damaged or was changed.") from error
+        except KeyError as error:
+            raise BundleError(f"runs/{key}/meta.json has no {error}.") from error
+        if lacking or type_of not in TYPES or not configured:
+            what = f"final.csv lacks {', '.join(lacking)}" if lacking else f"meta.json has dtype={type_of!r}"
+            raise BundleError(f"runs/{key}: {what if configured else 'config.yaml holds no keys'}.")
     return jobs
+
+
+def _refuse_aliases(name: str, data: bytes) -> None:
+    """Raises BundleError for a file of YAML that repeats parts of itself by reference."""
+    try:
+        events = list(yaml.parse(data, Loader=yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        raise BundleError(f"{name} is not valid YAML.") from error
+    if any(isinstance(event, yaml.AliasEvent) for event in events):
+        raise BundleError(f"{name} has YAML aliases, which mobench never writes.")
 
 
 def sample(
@@ -122,8 +158,9 @@ def rerun(job: JobRows, numbers: Sequence[int], data_root: str, say: Callable[[s
     try:
         with TemporaryDirectory(prefix="mobench-verify-") as folder:
             again = _again(job, data_root, Path(folder))
-    except MobenchError as error:
-        words = " ".join(str(error).split())
+    # a configuration that no program has written
+    except (MobenchError, KeyError, TypeError, ValueError, AttributeError) as error:
+        words = " ".join(f"{'' if isinstance(error, MobenchError) else type(error).__name__} {error}".split())
         outcomes = [_row_outcome(key, job.final.iloc[i], NOT_RUN, words) for i in numbers]
     else:
         outcomes = compared(key, job.final, again, numbers, float(np.finfo(job.meta["dtype"]).eps))

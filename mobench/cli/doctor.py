@@ -77,20 +77,20 @@ def data() -> Iterator[Line]:
 
     root = Path(absolute(default_root()))
     for name in (*OFFICIAL, "cifar100"):
-        source = "its files, as docs/usage.md says," if name == "cifar100" else f"`mobench data {name}`"
+        source = f"`mobench data {name}` downloads it" if name in OFFICIAL else "see docs/usage.md"
         yield _set(name, folder_of(name, root), missing_files(name, root), source)
     path = river_flow.find_file(root)
     rf1 = [] if path.is_file() else [path.name]
-    yield _set("rf1", root / river_flow.FOLDER, rf1, "its file")
-    yield _set("celeba", root / celeba.FOLDER, celeba.missing_files(root), "its official files")
+    yield _set("rf1", path.parent, rf1, "it must be copied there")
+    yield _set("celeba", root / celeba.FOLDER, celeba.missing_files(root), "its authors give it away")
     for option, name in (("speech_small", "small"), ("librispeech_aishell", "librispeech_aishell")):
-        yield _set(option, root, speech.missing_files(name, root), "its files, as docs/speech.md says,")
+        yield _set(option, root, speech.missing_files(name, root), "see docs/speech.md")
 
 
 def _set(name: str, folder: Path, missing: Sequence[str], source: str) -> Line:
     if not missing:
-        return Line(name, OK, f"in {folder}; `mobench data --list` also checks images")
-    return Line(name, MISSING, f"no {missing[0]} in {folder}; data={name} needs {source} there")
+        return Line(name, OK, f"in {folder}")
+    return Line(name, MISSING, f"no {missing[0]} in {folder}, which data={name} needs; {source}")
 
 
 CHECKS = (packages, devices, outputs, data)

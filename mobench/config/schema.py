@@ -248,7 +248,11 @@ def _plain_value(value: Any) -> Any:
 
 
 # fields of classes that jobs have stored and that are gone, at the value that is now the only one
-REMOVED_FIELDS = {"mobench.problems.multi_mnist.MultiMNIST": {"positions": "corners"}}
+REMOVED_FIELDS: dict[str, dict[str, Any]] = {
+    "mobench.problems.multi_mnist.MultiMNIST": {"positions": "corners"},
+    "mobench.problems.face_attributes.FaceAttributes": {"execution": "auto"},
+    "mobench.problems.networks.Networks": {"max_batch_runs": None},
+}
 
 
 def completed(config: Mapping[str, Any]) -> dict[str, Any]:

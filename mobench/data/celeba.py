@@ -8,10 +8,13 @@ ask for it at the project's page, https://mmlab.ie.cuhk.edu.hk/projects/CelebA.h
 from __future__ import annotations
 
 import hashlib
+import math
 import os
+import socket
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -182,7 +185,7 @@ def _official(root: str) -> tuple[dict[str, list[Path]], dict[str, Int8[np.ndarr
         f"the first line of {LIST} says {count} images, but {len(table)} follow": len(table) != count,
         f"the second line of {LIST} has other names than CelebA's 40": tuple(table.columns) != ATTRIBUTES,
         f"attributes in {LIST} are other than 1 and -1": not table.isin([1, -1]).all(axis=None),
-        f"{PARTITION} lists other images than {LIST}": not table.index.equals(part.index),
+        f"{PARTITION} lists other images than {LIST}, or others first": not table.index.equals(part.index),
         f"numbers in {PARTITION} are other than 0, 1 and 2": not part.isin([0, 1, 2]).all(),
         f"{PARTITION} lists no image of train (0) or of test (2)": not {0, 2} <= set(part),
     }
@@ -204,14 +207,22 @@ def decoded(files: Sequence[Path], side: int) -> UInt8[np.ndarray, "N 3 S S"]:
 
     The cache is keyed by the names, sizes and times of the images. It is written under another name and then
     renamed, so that a reader sees all of it or nothing; two jobs that need it at the same time both
-    decode.
+    decode. One that is damaged is written anew.
+
+    Raises:
+        DataError: an image cannot be read, or the cache cannot be written.
     """
     key = hashlib.sha256(f"2|{side}".encode())
     for path in files:
         status = path.stat()
         key.update(f"|{path.name}|{status.st_size}|{status.st_mtime_ns}".encode())
     cached = cache_root() / f"celeba-{side}-{key.hexdigest()[:32]}.npy"
-    if not cached.is_file():
+    shape = (len(files), 3, side, side)
+    try:
+        with suppress(FileNotFoundError, EOFError, ValueError):  # no cache, or one that is damaged
+            array = np.load(cached, mmap_mode="c")
+            if array.shape == shape:
+                return array
         if len(files) > CHUNK:
             say(
                 f"mobench: decoding {len(files)} images of {files[0].parent} into {cached.parent} "
@@ -219,13 +230,20 @@ def decoded(files: Sequence[Path], side: int) -> UInt8[np.ndarray, "N 3 S S"]:
                 sys.stderr,
             )
         cached.parent.mkdir(parents=True, exist_ok=True)
-        temporary = cached.with_name(f".{cached.name}.{os.getpid()}.tmp")
+        # several machines may share the folder
+        temporary = cached.with_name(f".{cached.name}.{socket.gethostname()}.{os.getpid()}.tmp")
         try:
             _decode(files, side, temporary)
             temporary.replace(cached)
         finally:
             temporary.unlink(missing_ok=True)
-    return np.load(cached, mmap_mode="c")
+        return np.load(cached, mmap_mode="c")
+    except OSError as error:
+        raise DataError(
+            f"The decoded images could not be stored in {cached.parent} "
+            f"({math.prod(shape) / 2**20:.0f} MiB): {error}. "
+            "Free space, or choose another folder with MOBENCH_CACHE=DIR."
+        ) from error
 
 
 def _decode(files: Sequence[Path], side: int, target: Path) -> None:
@@ -237,6 +255,8 @@ def _decode(files: Sequence[Path], side: int, target: Path) -> None:
         np.lib.format.write_array_header_1_0(out, header)
         for k in range(0, len(files), CHUNK):
             out.write(np.stack(list(workers.map(partial(_picture, side=side), files[k : k + CHUNK]))).data)
+        out.flush()
+        os.fsync(out.fileno())
 
 
 def _picture(path: Path, side: int) -> UInt8[np.ndarray, "3 S S"]:

@@ -21,7 +21,7 @@ from mobench.errors import DataError
 FETCH = {  # of each set: how its files are had, below the data folder {root}
     "mnist": "`mobench data mnist --root {root}` downloads them",
     "fashion_mnist": "`mobench data fashion_mnist --root {root}` downloads them",
-    "cifar10": "`mobench data cifar10 --root {root}` downloads them",
+    "cifar10": "`mobench data cifar10 --root {root}` downloads them, once an incomplete folder is deleted",
     "cifar100": "they are downloaded by "
     "`python -c \"from torchvision.datasets import CIFAR100; CIFAR100('{root}', download=True)\"`",
     "rf1": "the file belongs to Mulan's multi-target data sets and must be copied there",

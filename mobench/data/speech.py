@@ -182,7 +182,10 @@ def _lines(path: Path, root: Path) -> dict[str, str]:
     """Names and texts of the lines `NAME TEXT`."""
     with reading("librispeech_aishell", root, path):
         lines = [line.strip().partition(" ") for line in path.read_text(encoding="utf-8").splitlines()]
-    return {name: text.strip() for name, _, text in lines if name}
+        texts = {name: text.strip() for name, _, text in lines if name}
+        if len(texts) < sum(bool(name) for name, _, _ in lines):
+            raise ValueError("it lists an utterance twice")
+    return texts
 
 
 def _librispeech(root: Path) -> dict[str, list[Utterance]]:

@@ -90,7 +90,7 @@ def _in_parts(job: Job, pieces: list[Job], folder: JobFolder, root: Path | None,
 
 def _on_its_device(job: Job, folder: JobFolder, title: str) -> Outcome:
     """Run a job that has its device."""
-    wandb_log.mode(job.config.plain)  # a wrong one is refused before the job
+    wandb_log.check(job.config.plain)
     spec = job.joined.spec
     with folder.locked(), signals.caught() as arrived:
         anew = again(job, folder)

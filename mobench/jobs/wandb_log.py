@@ -56,6 +56,25 @@ def mode(config: Mapping[str, Any]) -> str | None:
     return None
 
 
+def check(config: Mapping[str, Any]) -> None:
+    """Raises ConfigError for settings of the logger that W&B refuses, which it says only after the job."""
+    if mode(config) is None:
+        return
+    import wandb
+
+    options = config["logger"]
+    try:
+        wandb.Settings(project=options["project"], entity=options["entity"], run_tags=options["tags"])
+    except (ValueError, wandb.Error) as error:
+        # pydantic's errors name a field and the reason; others are a sentence
+        listed = error.errors() if hasattr(error, "errors") else [{"msg": str(error)}]
+        said = "; ".join(str(one["msg"]).removeprefix("Value error, ") for one in listed)
+        raise ConfigError(
+            f"W&B refuses the settings of the logger: {said}. Change logger.tags, logger.project or "
+            "logger.entity, or set logger=local."
+        ) from error
+
+
 @functools.cache
 def say_off() -> None:
     """Says, once in a process, that nothing is logged."""
