@@ -620,6 +620,9 @@ def test_an_own_check_does_not_pass_because_runs_were_lost() -> None:
     verdicts = ["inconclusive", "inconclusive", "check passed", "check passed"]
     assert [c.verdict for c in a.claims] == verdicts
     assert a.claims[0].reason.startswith("Not all runs finished (job: 1 of 2 did)")
+    apart = Artifact("x/y", "t", "laptop", jobs, changed=["seeds=[5]"], apart=True)
+    own_check(apart, "yes", True)
+    assert apart.claims[0].verdict == "undecided with other settings"
 
 
 def test_an_artifact_is_not_planned_twice(mobench: Run) -> None:

@@ -173,6 +173,14 @@ def test_numbers_keep_their_tolerances_through_every_layer() -> None:
     assert (sure.value, sure.high, sure.spread) == pytest.approx((1.1, 1.9, mean.half))
     strict = [check({"a": 2.0}, 2.0).gauges[0].strict for check in (Above, Below, AtLeast, AtMost)]
     assert strict == [True, True, False, False]
+    assert sure.strict
+    # a number holds exactly where it is inside of its gauge
+    for check in (near, AtLeast({"a": 1.0, "b": 3.0}, 2.0), Inside({"a": 1.0, "b": 3.0}, 2.0, 4.0)):
+        inside = [
+            (g.low is None or g.value >= g.low) and (g.high is None or g.value <= g.high)
+            for g in check.gauges
+        ]
+        assert [name not in check.failing for name in check.values] == inside
 
 
 def test_what_cannot_be_decided_says_why() -> None:
@@ -190,6 +198,21 @@ def test_few_seeds_must_agree_where_that_is_asked() -> None:
     assert SurelyAbove(two).holds is False
     nothing = SurelyAbove(Mean(np.array([]), least=3), agree=True)
     assert (nothing.holds, nothing.why) == (None, "Not measured in every run; more seeds decide.")
+
+
+def test_the_interval_of_a_neighbour_counts_with_and_without_slack() -> None:
+    rising = {
+        "a": Mean(np.array([0.5, 0.9, 0.1, 0.7, 0.3])),
+        "b": Mean(np.array([0.28, 0.3, 0.29, 0.31, 0.3])),
+    }
+    for slack in (0.0, 1e-9):
+        failure = Ordered(rising, slack=slack, of="loss").failure
+        assert failure is not None
+        assert failure.kind == "held"
+        assert failure.words.startswith("The 95 % interval of loss, b, -0.0969 to 0.6889 (both intervals")
+    lost = Smallest({"a": Mean(np.array([NAN, NAN])), "b": Mean(np.array([1.0, 1.1]))}, "a").failure
+    assert lost is not None
+    assert lost.words == "Not measured: what b is compared with."
 
 
 def test_many_names_are_not_all_shown() -> None:

@@ -159,8 +159,8 @@ def draw_curves(a: Artifact, curves: Mapping[str, Curves], method: str = "") -> 
 
 # why runs end beyond the feasible set
 AT_THE_BOUND = (
-    "At preferences near a corner of the simplex the optimum lies within the spread of the final iterates of "
-    "the end of the feasible set, so that some of them are beyond it."
+    "Likely: at preferences near a corner of the simplex the optimum lies within the spread of the final "
+    "iterates of the end of the feasible set, so that some of them are beyond it."
 )
 
 

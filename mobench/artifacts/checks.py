@@ -247,7 +247,8 @@ class Comparison(Check):
         high: the bound from above, likewise.
         strict: the bounds themselves do not hold.
         target: the required number, one or by name.
-        by: how far from its target a number may be, or by how much it must pass its bound.
+        by: how far from its target a number may be, or by how much it must pass its bound (negative: may miss
+            it).
         surely: the 95 % interval of each mean over seeds must lie beyond the bound, not the mean alone. Where
             it does, but the mean passes the bound by less than `by`, the check is partial.
         agree: where there are too few seeds for an interval, all of them must lie beyond the bound; otherwise
@@ -353,16 +354,18 @@ class Comparison(Check):
         value = self.values[name]
         number = float(value)
         bounds = self._bounds(name)
-        words = f"{self.of}, {name}".strip(", ") or "measured value"
+        words = f"{self.of}, {name}".strip(", ") or "the measured value"
         if not all(math.isfinite(float(x)) for x in (value, *bounds)):
-            return Failure("unmeasured", f"Not measured: {words}.")
+            other = f"what {words} is compared with" if math.isfinite(number) else words
+            return Failure("unmeasured", f"Not measured: {other}.")
         half = self._half(name)
         ends = value.ends if isinstance(value, Proportion) else (number - half, number + half)
         if not math.isfinite(ends[0]):
             return Failure("alone")
         low, high = self._ends(name)
         first, last = (percent(x, 1) if isinstance(value, Proportion) else f"{x:.4g}" for x in ends)
-        interval = f"{words[0].upper()}{words[1:]}: the 95 % interval, {first} to {last}{self.unit},"
+        both = " (both intervals together)" if any(isinstance(x, Mean) for x in bounds) else ""
+        interval = f"The 95 % interval of {words}, {first} to {last}{self.unit}{both},"
         if ends[1] < low or ends[0] > high:
             return Failure("excluded", f"{interval} has no value that is claimed.")
         distance = max(low - number, number - high)
@@ -652,16 +655,14 @@ def Ordered(
 
     slack: by how much each may miss it; strict: neighbours that are equal miss it.
     """
-    bounds: dict[Any, Number] = {}
-    for one, other in itertools.pairwise(value):
-        bounds[other] = float(value[one]) + (slack if falling else -slack) if slack else value[one]
+    bounds = {other: value[one] for one, other in itertools.pairwise(value)}
     ends: dict[str, Any] = {"high" if falling else "low": bounds}
     later = {name: value[name] for name in bounds}
     order = f"{'falling' if falling else 'rising'} in this order"
-    order += f", up to {slack:g}" if slack else "" if strict else ", or equal"
+    order += f", up to {slack:g}{words.get('unit', '')}" if slack else "" if strict else ", or equal"
     order += " (partial: some neighbours)" if words.get("partial") else ""
     texts = (Comparison(values=value, **words).measured, order)
-    return Comparison(values=later, strict=strict and not slack, texts=texts, **ends, **words)
+    return Comparison(values=later, strict=strict and not slack, by=-slack, texts=texts, **ends, **words)
 
 
 def Smallest(value: Mapping[Any, Number], name: Any, **words: Any) -> Comparison:
