@@ -287,6 +287,8 @@ def test_pages_name_what_made_an_artifact(outputs: Path) -> None:
         ("provenance.json", b"[]", "provenance.json contains list"),
         ("figure.png", b"GIF89a", "figure.png could not be shown: it is not a PNG file"),
         ("figure.png", png()[:-9], "figure.png could not be shown: it is not a PNG file"),
+        ("figure.png", png()[:45] + b"0" + png()[46:], "figure.png could not be shown: broken PNG file"),
+        ("claims.json", b'[{"id": "a", "gauges": 5, "jobs": 3}]', "claim 1 lacks statement"),
         ("table.csv", b"a,b\n1\n", "row 1 has 1 cells, but the header has 2"),
         ("table.csv", b'a\n"x', "table.csv could not be shown"),
     ],
@@ -300,6 +302,26 @@ def test_every_kind_of_damage(tmp_path: Path, file: str, data: bytes, said: str)
     assert "1 artifact is damaged" in index.text
     page = result_pages(artifacts(tmp_path))["ferero"]
     assert said.split(":")[0].replace("_", "") in page.replace("\\", "").replace("_", "")
+
+
+@pytest.mark.parametrize(
+    ("gone", "beside", "said"),
+    [
+        ("figure.png", "figure.pdf", "figure.png is missing, although figure.pdf exists"),
+        ("table.csv", "table.md", "table.csv is missing, although table.md exists"),
+        ("figure.png", "", "There is neither a figure nor a table"),
+    ],
+)
+def test_what_was_drawn_and_is_gone_is_said(tmp_path: Path, gone: str, beside: str, said: str) -> None:
+    table = "a,b\n1,2\n" if beside == "table.md" else ""
+    folder = artifact(tmp_path, "ferero/fig1", [claim("ok", "reproduced")], table=table)
+    (folder / gone).unlink()
+    if beside:
+        (folder / beside).write_bytes(b"1")
+    else:
+        for path in [*folder.glob("figure.*"), *folder.glob("table.*")]:
+            path.unlink()
+    assert said in Page(build(tmp_path).read_text()).text
 
 
 def test_unknown_verdict_is_never_counted_as_a_known_one(tmp_path: Path) -> None:

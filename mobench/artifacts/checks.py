@@ -207,7 +207,7 @@ class Check:
     ) -> Self:
         """Returns the check itself, or an undecided one where all of these values are at their ceiling.
 
-        before: what the values were before they reached it.
+        before: what decides it, or what the values were before they reached it.
         """
         lowest = min(values, default=math.nan)
         return self.provided(
@@ -364,7 +364,9 @@ class Comparison(Check):
             return Failure("alone")
         low, high = self._ends(name)
         first, last = (percent(x, 1) if isinstance(value, Proportion) else f"{x:.4g}" for x in ends)
-        both = " (both intervals together)" if any(isinstance(x, Mean) for x in bounds) else ""
+        both = ""
+        if any(isinstance(x, Mean) for x in bounds):
+            both = " (both intervals together)" if isinstance(value, Mean) else " (that of its bound)"
         interval = f"The 95 % interval of {words}, {first} to {last}{self.unit}{both},"
         if ends[1] < low or ends[0] > high:
             return Failure("excluded", f"{interval} has no value that is claimed.")

@@ -122,7 +122,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.add_argument(option, type=Path, metavar=metavar, help=meaning)
     args = parser.parse_args(list(arguments))
     try:
-        expected = choices("experiment")
+        expected = [id for id in choices("experiment") if "/" in id]
         root = args.outputs or outputs_root()
         site = collect(root, expected)
         print(f"report: {write(site, root / 'report')}")

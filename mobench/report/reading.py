@@ -6,10 +6,13 @@ A file that cannot be read is shown with the reason; nothing is dropped.
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
+
+from PIL import Image
 
 from mobench.artifacts.claims import Claim, Verdict
 from mobench.cli.status import look
@@ -53,6 +56,7 @@ def _claims(value: Sequence[Any], entry: Entry) -> list[Claim]:
         elif verdict not in VERDICTS:
             entry.problems.append(f"claims.json: claim {i + 1} has the unknown verdict {verdict!r}.")
         words = ("statement", "source", "published", "measured", "tolerance", "scale")
+        gauges, jobs = (x if isinstance(x := record.get(key), list) else [] for key in ("gauges", "jobs"))
         claims.append(
             Claim(
                 id=text(record.get("id") or f"claim-{i + 1}"),
@@ -60,8 +64,8 @@ def _claims(value: Sequence[Any], entry: Entry) -> list[Claim]:
                 reason=text(reason) if (reason := record.get("reason")) else "",
                 timed=bool(record.get("timed")),
                 leans=str(record.get("leans") or ""),
-                jobs=tuple(text(name) for name in record.get("jobs") or ()),
-                gauges=tuple(record.get("gauges") or ()),
+                jobs=tuple(text(name) for name in jobs),
+                gauges=tuple(gauge for gauge in gauges if isinstance(gauge, dict)),
                 **{name: text(record.get(name)) for name in words},
             )
         )
@@ -80,15 +84,20 @@ def _entry(folder: Path, kept: bool) -> Entry:
             data = (folder / name).read_bytes()
             if name == "figure.png" and not (data.startswith(b"\x89PNG\r\n") and b"IEND" in data[-16:]):
                 raise ValueError("it is not a PNG file, or a part of one")
+            if name == "figure.png":
+                Image.open(io.BytesIO(data), formats=["PNG"]).verify()
             if name == "table.csv":
                 parsed(data)
         except FileNotFoundError:
             continue
-        except (OSError, ValueError, csv.Error) as error:
+        except (OSError, ValueError, SyntaxError, csv.Error) as error:  # Pillow's is a SyntaxError
             entry.problems.append(f"{name} could not be shown: {error}.")
         else:
             entry.files[name] = data
-    if not entry.files and not entry.claims:
+    for name, beside in (("figure.png", "figure.pdf"), ("table.csv", "table.md")):
+        if (folder / beside).exists() and not (folder / name).exists():
+            entry.problems.append(f"{name} is missing, although {beside} exists.")
+    if not entry.files and (not entry.claims or entry.label.startswith(("Figure ", "Table "))):
         entry.problems.append("There is neither a figure nor a table.")
     return entry
 
