@@ -363,6 +363,7 @@ def test_resolve_reads_every_form() -> None:
         (0, 2, "at least one"),
         ({"weights": [[0.0, 1.0]]}, 2, "floor"),
         ({"weights": [[0.6, 0.6]]}, 2, "sum to 1"),
+        ({"weights": [[0.5, 0.5000012]]}, 2, "sum to 1"),
         ({"weights": [[1.2, -0.2]]}, 2, "> 0"),
         ({"weights": [[0.5, 0.5]]}, 3, "M=3"),
         ({"weights": [[0.5, 0.5], [1.0]]}, 2, "equal length"),
