@@ -185,6 +185,16 @@ def test_archives_that_do_not_fit_their_manifest(files: Files, raw: bytes) -> No
             archive.unpacked(broken)
 
 
+def test_a_damaged_compressed_entry_is_refused() -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_LZMA) as other:
+        other.writestr("a", bytes(range(100)))
+    raw = bytearray(buffer.getvalue())
+    raw[45] ^= 0xFF
+    with pytest.raises(BundleError, match="This is no bundle"):
+        archive.unpacked(bytes(raw))
+
+
 def without_column(data: bytes) -> bytes:
     frame = pd.read_csv(io.BytesIO(data)).rename(columns={"run": "ran"})
     return frame.to_csv(index=False).encode()

@@ -222,6 +222,12 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "part 3": (edit(PARTITION, swap(2, "jpg 0", "jpg 3")), "other than 0, 1 and 2"),
     "unknown image": (edit(PARTITION, swap(2, "000003", "000099")), f"lists other images than {LIST}"),
     "image without part": (edit(PARTITION, lambda x: x[:-1]), f"lists other images than {LIST}"),
+    "listed twice": (
+        lambda r: [
+            edit(f, lambda x: [y.replace("000003", "000004") for y in x])(r) for f in (LIST, PARTITION)
+        ],
+        "lists an image twice",
+    ),
     "image lost": (
         lambda r: (r / "celeba" / IMAGES / "000002.jpg").unlink(),
         "data=celeba needs 000002.jpg in",
@@ -258,6 +264,22 @@ def test_broken_images_are_named(content: bytes, message: str, folder: Path) -> 
 
 
 # --- the stand-in -------------------------------------------------------------------------------------------
+
+
+def test_an_image_that_vanishes_after_the_listing_is_named(folder: Path) -> None:
+    path = folder / "celeba" / IMAGES / "000001.jpg"
+    path.unlink()
+    path.symlink_to(folder / "nowhere")
+    with pytest.raises(DataError, match=r"000001\.jpg could not be read"):
+        faces("celeba", folder).pictures("train")
+
+
+def test_a_picture_that_says_it_is_enormous_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from PIL import Image
+
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)  # a limit that a harmless picture passes twice over
+    with pytest.raises(DataError, match=r"000001\.jpg could not be read"):
+        faces("celeba", folder).pictures("train")
 
 
 def test_the_stand_in() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import struct
 import zipfile
 import zlib
@@ -26,7 +27,9 @@ SHOWN = 20  # problems in a message
 UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
+    lzma.LZMAError,
     struct.error,
+    EOFError,
     NotImplementedError,
     RuntimeError,
     ValueError,

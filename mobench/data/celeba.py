@@ -186,6 +186,7 @@ def _official(root: str) -> tuple[dict[str, list[Path]], dict[str, Int8[np.ndarr
         f"the second line of {LIST} has other names than CelebA's 40": tuple(table.columns) != ATTRIBUTES,
         f"attributes in {LIST} are other than 1 and -1": not table.isin([1, -1]).all(axis=None),
         f"{PARTITION} lists other images than {LIST}, or others first": not table.index.equals(part.index),
+        f"{LIST} lists an image twice": not table.index.is_unique,
         f"numbers in {PARTITION} are other than 0, 1 and 2": not part.isin([0, 1, 2]).all(),
         f"{PARTITION} lists no image of train (0) or of test (2)": not {0, 2} <= set(part),
     }
@@ -214,7 +215,8 @@ def decoded(files: Sequence[Path], side: int) -> UInt8[np.ndarray, "N 3 S S"]:
     """
     key = hashlib.sha256(f"2|{side}".encode())
     for path in files:
-        status = path.stat()
+        with reading("celeba", path.parents[2], path):
+            status = path.stat()
         key.update(f"|{path.name}|{status.st_size}|{status.st_mtime_ns}".encode())
     cached = cache_root() / f"celeba-{side}-{key.hexdigest()[:32]}.npy"
     shape = (len(files), 3, side, side)

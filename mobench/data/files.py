@@ -49,6 +49,13 @@ DAMAGE = (
 )  # fmt: skip
 
 
+def _damage() -> tuple[type[Exception], ...]:
+    """What is raised for a damaged file, with Pillow's refusal of a picture that says it is enormous."""
+    from PIL import Image
+
+    return (*DAMAGE, Image.DecompressionBombError)
+
+
 LISTED = 8  # names of missing files in a message
 
 
@@ -95,7 +102,7 @@ def reading(name: str, root: str | Path, path: Path) -> Iterator[None]:
     """Turns what a library raises for a damaged or unreadable file of the set `name` into DataError."""
     try:
         yield
-    except DAMAGE as error:
+    except _damage() as error:  # asked only where something was raised
         # Pillow appends the address of an object to some messages
         reason = " ".join(str(error).split("<")[0].split()) or type(error).__name__
         raise DataError(
