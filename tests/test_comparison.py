@@ -416,7 +416,7 @@ def test_nothing_runs_unless_it_is_asked_for() -> None:
         ({"algorithms": "some"}, "must be 'kept', 'all' or a list"),
         ({"algorithms": ["lss"]}, "cross.algorithms='lss' is unknown"),
         ({"only": ["singel"]}, "cross.only='singel' is unknown"),
-        ({"problem": {}}, "cross='problem' is unknown"),
+        ({"problem": {}}, "cross.problem is unknown"),
         ({"boards": None}, "cross has no boards: add \\+experiment=cross/zoo"),
     ],
 )

@@ -50,7 +50,7 @@ DAMAGE = (
 
 
 def _damage() -> tuple[type[Exception], ...]:
-    """What is raised for a damaged file, with Pillow's refusal of a picture that says it is enormous."""
+    """Returns the errors of a damaged file, with Pillow's for a picture that says it is enormous."""
     from PIL import Image
 
     return (*DAMAGE, Image.DecompressionBombError)
