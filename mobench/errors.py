@@ -72,6 +72,12 @@ def unknown(what: str, value: str, choices: Iterable[str]) -> str:
     return f"{what}={value!r} is unknown.{near} {'Else' if near else 'Please'} choose one of {some}."
 
 
+def unknown_key(key: str, known: Iterable[str]) -> str:
+    """Returns the sentences about a key that is none of those known; the nearest by its last part."""
+    names = list(known)
+    return f"{key} is unknown; known keys are {', '.join(names)}.{suggest(key.rpartition('.')[2], names)}"
+
+
 def choose(what: str, value: str, choices: Iterable[str]) -> str:
     """Return `value` if it is one of the choices, else raise ConfigError that lists them."""
     options = list(choices)

@@ -202,12 +202,13 @@ def without_column(data: bytes) -> bytes:
 
 CONTRADICTIONS: dict[str, tuple[str, Any, str]] = {
     "another type": ("meta.json", lambda d: d.replace(b'"float64"', b'"int8"'), "meta.json has dtype='int8'"),
-    "no type": ("meta.json", lambda _: b"{}", "meta.json"),
-    "no column of runs": ("final.csv", without_column, "final.csv lacks run"),
+    "no versions": ("meta.json", lambda d: d.replace(b'"versions"', b'"verses"'), "versions is missing"),
+    "no column of runs": ("final.csv", without_column, "final.csv lacks run."),
     "no rows": ("final.csv", lambda _: b"", "the bundle is damaged or was changed"),
     "an alias": ("config.yaml", lambda _: b"a: &one 1\nb: *one\n", "has YAML aliases"),
     "a list": ("config.yaml", lambda _: b"[1]\n", "config.yaml"),
-    "no problem": ("config.yaml", lambda _: b"steps: 3\n", "not run"),
+    "no problem": ("config.yaml", lambda _: b"steps: 3\n", "config.yaml lacks problem, algorithm"),
+    "a number for a problem": ("config.yaml", lambda _: b"problem: 3\nalgorithm: 4\n", "not run"),
     "a folder in the job": ("more/file", lambda _: b"1", "is no file of a job"),
 }
 
@@ -226,7 +227,7 @@ def test_contradictions_are_one_message(
     code = command.verify([str(path), "--job", key])
     shown = capsys.readouterr()
     assert words in shown.out + shown.err
-    assert code == (1 if case == "no problem" else 2)
+    assert code == (1 if case == "a number for a problem" else 2)
     assert "mobench-bundle-" not in shown.out + shown.err
 
 

@@ -487,6 +487,24 @@ def test_only_jobs_of_dead_workers_are_launched_again_and_not_for_ever(
     assert calls == sizes
 
 
+def test_retries_are_each_jobs_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that may not be launched again is not, whatever another one of the sweep may."""
+    sizes: list[int] = []
+
+    def lost(jobs: list[Any], adapter: Any) -> list[Any]:
+        sizes.append(len(jobs))
+        return [launch.Lost(job.folder.key, "failed", Path()) for job in jobs]
+
+    monkeypatch.setattr(launch, "_launched", lost)
+    jobs: Any = [
+        SimpleNamespace(folder=SimpleNamespace(key=f"{n}", status=dict), config={"hardware": {"retries": n}})
+        for n in (0, 2, 0, 1)
+    ]
+    outcomes = launch._until_answered(jobs, SimpleNamespace(pooled=True), lambda _: None)
+    assert {outcome.key for outcome in outcomes} == {"0", "1", "2"}
+    assert sizes == [4, 1, 1, 1]  # together; the rest, and alone who may not again; the last one alone
+
+
 @pytest.mark.parametrize(
     ("answer", "lost", "words"),
     [

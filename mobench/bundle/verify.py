@@ -90,17 +90,19 @@ def jobs_of(files: Mapping[str, bytes], folder: Path) -> dict[str, JobRows]:
         jobs.setdefault(path.parent.name, JobRows(JobFolder(path.parent)))
     for key, job in jobs.items():
         try:
-            lacking = [column for column in KEYS if column not in job.final]
             type_of = job.meta["dtype"]
-            configured = isinstance(job.config, dict)
+            lacking = {
+                "final.csv": [column for column in KEYS if column not in job.final],
+                "config.yaml": [name for name in ("problem", "algorithm") if name not in job.config],
+            }
         except StoreError as error:
-            what = str(error).partition(". ")[0].replace(f"{folder}{os.sep}", "")
+            what = str(error).partition(". ")[0].rstrip(".").replace(f"{folder}{os.sep}", "")
             raise BundleError(f"{what}; the bundle is damaged or was changed.") from error
-        except KeyError as error:
-            raise BundleError(f"runs/{key}/meta.json has no {error}.") from error
-        if lacking or type_of not in TYPES or not configured:
-            what = f"final.csv lacks {', '.join(lacking)}" if lacking else f"meta.json has dtype={type_of!r}"
-            raise BundleError(f"runs/{key}: {what if configured else 'config.yaml holds no keys'}.")
+        for name, parts in lacking.items():
+            if parts:
+                raise BundleError(f"runs/{key}/{name} lacks {', '.join(parts)}.")
+        if type_of not in TYPES:
+            raise BundleError(f"runs/{key}/meta.json has dtype={type_of!r}.")
     return jobs
 
 
@@ -158,9 +160,8 @@ def rerun(job: JobRows, numbers: Sequence[int], data_root: str, say: Callable[[s
     try:
         with TemporaryDirectory(prefix="mobench-verify-") as folder:
             again = _again(job, data_root, Path(folder))
-    # a configuration that no program has written
-    except (MobenchError, KeyError, TypeError, ValueError, AttributeError) as error:
-        words = " ".join(f"{'' if isinstance(error, MobenchError) else type(error).__name__} {error}".split())
+    except MobenchError as error:
+        words = " ".join(str(error).split())
         outcomes = [_row_outcome(key, job.final.iloc[i], NOT_RUN, words) for i in numbers]
     else:
         outcomes = compared(key, job.final, again, numbers, float(np.finfo(job.meta["dtype"]).eps))
@@ -196,11 +197,14 @@ def _again(job: JobRows, data_root: str, folder: Path) -> pd.DataFrame:
     Raises:
         MobenchError: it cannot be run here, or this version of mobench makes another job of it.
     """
-    runnable(job.config)
-    config = portable_config(completed(job.config), data_root)
-    config |= {"rerun": True, "progress": False}
-    config["logger"] = {**config["logger"], "name": "local"}
-    made = make_job(config)
+    try:
+        runnable(job.config)
+        config = portable_config(completed(job.config), data_root)
+        config |= {"rerun": True, "progress": False}
+        config["logger"] = {**config["logger"], "name": "local"}
+        made = make_job(config)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:  # no program has written it
+        raise BundleError(f"config.yaml is no configuration of a job ({type(error).__name__}).") from error
     if made.key != job.folder.key:
         raise BundleError(
             f"config.yaml is the configuration of {made.key} in this version of mobench: it was changed, or "

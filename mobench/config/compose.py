@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from mobench.config import hydra_adapter, schema, searchpath
 from mobench.config import overrides as conveniences
-from mobench.errors import ConfigError, suggest, unknown
+from mobench.errors import ConfigError, unknown, unknown_key
 
 WORD = re.compile(r"[A-Za-z_][\w./-]*")
 # Hydra keeps one store, one version and one set of resolvers for the whole process; jobs, too, have random
@@ -71,7 +71,7 @@ def explain(error: Exception) -> str:
 
 
 def _unknown_key(key: str) -> str:
-    group, _, name = key.rpartition(".")
+    group = key.rpartition(".")[0]
     groups = {p.name for p in schema.conf_dir().iterdir() if p.is_dir() and p.name != "tuned"}
     known = sorted({*schema.Root.__dataclass_fields__, *groups} - {"tuned"})
     if group == "preferences":
@@ -80,8 +80,9 @@ def _unknown_key(key: str) -> str:
         known = list(KEYS)
     elif hasattr(schema, f"{group.capitalize()}Config"):
         known = sorted(getattr(schema, f"{group.capitalize()}Config").__dataclass_fields__)
-    near = f" Did you mean {ELSEWHERE[key]!r}?" if key in ELSEWHERE else suggest(name, known)
-    return f"{key} is unknown; known keys are {', '.join(known)}.{near}"
+    if key in ELSEWHERE:
+        return f"{key} is unknown; known keys are {', '.join(known)}. Did you mean {ELSEWHERE[key]!r}?"
+    return unknown_key(key, known)
 
 
 def _unreadable(override: str, why: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from mobench.errors import ConfigError, suggest
+from mobench.errors import ConfigError, unknown_key
 from mobench.system import paths
 
 
@@ -237,7 +237,7 @@ def plain(cfg: DictConfig, fixed: Mapping[str, Any] | None = None) -> dict[str, 
     for key in out:
         if key not in keys:
             # a + on the command line adds keys that the schema does not know
-            raise ConfigError(f"{key} is unknown; known keys are {', '.join(known)}.{suggest(key, known)}")
+            raise ConfigError(unknown_key(key, known))
     return out
 
 

@@ -49,7 +49,7 @@ STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 """Buffers of PyTorch's batch and instance normalisations."""
 
 UNREADABLE = (ValueError, TypeError, OSError, EOFError, KeyError)
-"""What Flower raises for an array whose bytes or format it cannot read."""
+"""The errors that Flower raises for an array whose bytes or format it cannot read."""
 
 
 def strategy(

@@ -82,9 +82,9 @@ def _entry(folder: Path, kept: bool) -> Entry:
     for name in ("figure.png", "figure.pdf", "table.csv"):
         try:
             data = (folder / name).read_bytes()
-            if name == "figure.png" and not (data.startswith(b"\x89PNG\r\n") and b"IEND" in data[-16:]):
-                raise ValueError("it is not a PNG file, or a part of one")
             if name == "figure.png":
+                if not (data.startswith(b"\x89PNG\r\n") and b"IEND" in data[-16:]):
+                    raise ValueError("it is not a PNG file, or a part of one")
                 Image.open(io.BytesIO(data), formats=["PNG"]).verify()
             if name == "table.csv":
                 parsed(data)

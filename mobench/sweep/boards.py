@@ -29,7 +29,7 @@ import yaml
 from mobench.comparison import rows
 from mobench.comparison.trials import STUDIES, Budget, Setting, reported_seeds, trials, tuning_seeds
 from mobench.config.schema import conf_dir
-from mobench.errors import CompatibilityError, ConfigError, choose, suggest
+from mobench.errors import CompatibilityError, ConfigError, choose, unknown_key
 from mobench.sweep import grid
 from mobench.system import forms
 
@@ -176,8 +176,7 @@ def _check(table: Mapping[str, Any], known: Sequence[str]) -> None:
         raise ConfigError("cross has no boards: add +experiment=cross/zoo, which has them.")
     for key in table:
         if key not in KEYS:
-            near = suggest(key, KEYS)
-            raise ConfigError(f"cross.{key} is unknown; known keys are {', '.join(KEYS)}.{near}")
+            raise ConfigError(unknown_key(f"cross.{key}", KEYS))
     if table.get("version") != rows.VERSION:
         raise ConfigError(
             f"cross.version={table.get('version')}, but this code computes rows of version {rows.VERSION} "

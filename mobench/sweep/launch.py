@@ -134,8 +134,11 @@ def _until_answered(jobs: list[Planned], adapter: Adapter, say: Say) -> list[Out
     left = jobs
     for attempt in itertools.count():
         # a pool's jobs are all lost with one worker: the last time no job fails for another one
-        alone = [job for job in left if adapter.pooled and 0 < attempt == job.config["hardware"]["retries"]]
-        together = [job for job in left if job not in alone]
+        together: list[Planned] = []
+        alone: list[Planned] = []
+        for job in left:
+            last = adapter.pooled and 0 < attempt == job.config["hardware"]["retries"]
+            (alone if last else together).append(job)
         began = time.time()
         for group in [together, *([job] for job in alone)]:
             if group:
