@@ -366,7 +366,8 @@ class Comparison(Check):
         first, last = (percent(x, 1) if isinstance(value, Proportion) else f"{x:.4g}" for x in ends)
         both = ""
         if any(isinstance(x, Mean) for x in bounds):
-            both = " (both intervals together)" if isinstance(value, Mean) else " (that of its bound)"
+            whose = "both intervals together" if isinstance(value, Mean) else "that of its bound"
+            both = f" ({whose}; bound {', '.join(f'{float(x):.4g}{self.unit}' for x in bounds)})"
         interval = f"The 95 % interval of {words}, {first} to {last}{self.unit}{both},"
         if ends[1] < low or ends[0] > high:
             return Failure("excluded", f"{interval} has no value that is claimed.")
