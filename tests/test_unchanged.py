@@ -29,14 +29,20 @@ def test_what_makes_it_anew(mobench: Run, tmp_path: Path) -> None:
     assert drawn_again(mobench)
     assert not drawn_again(mobench)
     assert not drawn_again(mobench, "progress=false")  # says nothing about what comes out
-    for name in ("figure.png", "figure.pdf", "claims.json", "provenance.json"):
+    for name in ("figure.png", "claims.json", "provenance.json"):
         (folder / name).unlink()
         assert drawn_again(mobench), name
         assert not drawn_again(mobench), name
     (folder / "figure.png").write_bytes((folder / "figure.png").read_bytes()[:-1])
     assert drawn_again(mobench)
+    assert not (folder / "figure.pdf").exists()
+    assert drawn_again(mobench, "artifact.pdf=true")
+    assert not drawn_again(mobench, "artifact.pdf=true")
+    (folder / "figure.pdf").unlink()
+    assert drawn_again(mobench, "artifact.pdf=true")
     assert drawn_again(mobench, "rerun=true")
     assert drawn_again(mobench, "rerun=true")
+    assert not (folder / "figure.pdf").exists()  # no older picture lies beside the new one
     assert drawn_again(mobench, "seeds=[7]")  # the same folder, other jobs
     assert drawn_again(mobench)
     origin = json.loads((folder / "provenance.json").read_text())

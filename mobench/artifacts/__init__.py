@@ -1,6 +1,6 @@
 """Artifacts: a figure or table of a paper, its claims with verdicts, and where it came from.
 
-outputs/artifacts/<paper>/<id>/  figure.pdf figure.png table.csv table.md table.tex claims.json
+outputs/artifacts/<paper>/<id>/  figure.png (figure.pdf) table.csv table.md table.tex claims.json
 provenance.json
 
 What the packages in `experiments/` draw with: `artifact` (a drawing function and what it gets), `rows` (of

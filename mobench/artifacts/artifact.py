@@ -100,6 +100,7 @@ class Artifact:
         default_factory=dict
     )  # claims of other artifacts, shown here too
     apart: bool = False  # drawn with other settings: judged by itself, and not counted
+    pdf: bool = False  # the figure is written as PDF, too
 
     @property
     def name(self) -> str:
@@ -332,7 +333,10 @@ class Artifact:
         return f"Data{other}: {'; '.join(labels)}. {scale[0].upper()}{scale[1:]}."
 
     def figure(self, figure: Any) -> None:
-        """Takes the picture and writes it as PDF with embedded fonts and as PNG, in the format of `style`."""
+        """Takes the picture and writes it in the format of `style`: as PNG, with `pdf` as PDF, too.
+
+        The PDF has its fonts embedded, and none of Type 3, which publishers refuse.
+        """
         import matplotlib.pyplot as plt
 
         from mobench.artifacts import style  # plotting, which commands that draw nothing need not import
@@ -342,9 +346,10 @@ class Artifact:
         figure.set_dpi(DPI)
         box = style.finish(figure, self.badge)
         # no date inside: the same rows give the same bytes
-        for kind, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
+        undated: dict[str, dict[str, None]] = {"png": {"Software": None}, "pdf": {"CreationDate": None}}
+        for kind in ("png", "pdf") if self.pdf else ("png",):
             buffer = io.BytesIO()
-            figure.savefig(buffer, format=kind, dpi=DPI, bbox_inches=box, metadata=metadata)
+            figure.savefig(buffer, format=kind, dpi=DPI, bbox_inches=box, metadata=undated[kind])
             self.files[f"figure.{kind}"] = buffer.getvalue()
         plt.close(figure)
 

@@ -136,6 +136,7 @@ def assembled(
         refused=config.get("refused", {}),
         paper=PaperConfig(**config["artifact"]["paper"]),
         apart=apart,
+        pdf=config["artifact"].get("pdf", False),
     )
     if a.only is not None:
         a.note(

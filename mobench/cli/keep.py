@@ -1,5 +1,5 @@
 """Keep the rows of drawn artifacts with the project:  mobench keep csmoo/fig38 [...] [--history]
-Draw all artifacts whose rows are kept:                mobench keep --draw [csmoo/fig38 ...]
+Draw all artifacts whose rows are kept:                mobench keep --draw [csmoo/fig38 ...] [--pdf]
 Keep finished jobs of an artifact that is not complete: mobench keep --jobs FOLDER [...]
 
 Copies final.csv, config.yaml, meta.json and status.json of their jobs to experiments/results/runs, where
@@ -106,7 +106,9 @@ def drawings(root: Path | None = None) -> dict[str, list[str]]:
 def note(id: str, command: str, root: Path) -> None:
     """Notes the overrides with which a kept artifact was drawn."""
     overrides = [
-        o for o in shlex.split(command)[1:] if not o.startswith(("+experiment=", "logger=", "progress="))
+        o
+        for o in shlex.split(command)[1:]
+        if not o.startswith(("+experiment=", "logger=", "progress=", "artifact.pdf="))
     ]
     listed = "".join(
         f"{name}: [{', '.join(map(_quoted, words))}]\n"
@@ -147,8 +149,8 @@ def draw_kept(id: str, overrides: Sequence[str], root: Path) -> None:
     draw(id, config, folders, planned.commands[id], root)
 
 
-def draw_all(ids: Sequence[str]) -> int:
-    """Draws these artifacts, or all, from kept rows and returns the exit code."""
+def draw_all(ids: Sequence[str], pdf: bool = False) -> int:
+    """Draws these artifacts, or all, from kept rows and returns the exit code. pdf: figures as PDF, too."""
     known = drawings()
     unknown = [id for id in ids if id not in known]
     if unknown:
@@ -156,7 +158,8 @@ def draw_all(ids: Sequence[str]) -> int:
         return 2
     from mobench.sweep import draw
 
-    chosen = [(id, known[id]) for id in ids or known]
+    more = ["artifact.pdf=true"] if pdf else []
+    chosen = [(id, [*known[id], *more]) for id in ids or known]
     return 0 if all(draw.in_processes(_drawn, chosen)) else 1
 
 
@@ -230,11 +233,14 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
         action="store_true",
         help="draw these artifacts (or all) from kept rows into outputs/kept; keep nothing",
     )
+    add("--pdf", action="store_true", help="with --draw: also write figures as PDF")
     add("--jobs", action="store_true", help="the names are those of finished job folders, not of artifacts")
     add("--history", action="store_true", help="also keep the recorded steps, for curves")
     args = parser.parse_args(list(words))
     if args.draw and args.jobs:
         parser.error("--draw takes artifacts; omit --jobs")
+    if args.pdf and not args.draw:
+        parser.error("--pdf is an option of --draw; an artifact is drawn as PDF by artifact.pdf=true")
     if args.draw:
         return args
     if not args.ids:
@@ -247,7 +253,7 @@ def main(arguments: Sequence[str]) -> int:
     args = _arguments(arguments)
     try:
         if args.draw:
-            return draw_all(args.ids)
+            return draw_all(args.ids, args.pdf)
         if args.jobs:
             return keep_jobs(args.ids, args.history)
         return max(keep_artifact(id, args.history) for id in args.ids)

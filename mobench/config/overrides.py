@@ -109,7 +109,7 @@ def _harmless(key: str) -> bool:
         return key == "data"
     if group == "hardware":
         return key not in IDENTIFYING
-    return group in HARMLESS or key == "artifact.only"
+    return group in HARMLESS or key in ("artifact.only", "artifact.pdf")
 
 
 def expand_experiments(
