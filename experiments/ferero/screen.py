@@ -3,9 +3,9 @@
 Algorithm 3 with the printed step of the multipliers, a tenth and a hundredth of it, with a tenth and
 normalized weights, and the public image script. That script starts a run again whose test accuracy is below
 0.15 after 1, 2, 4, 6, ... epochs; here such a run ends at the first recorded step where it is, and the next
-seed is the next try. `ferero/full_length` shows two of the variants at the whole length of Figure 5, and two
-methods that Figure 5 compares FERERO with: if they end where they were published, pictures, network and
-training are the paper's, and what is left of a difference is FERERO's own.
+seed is the next try. `ferero/full_length` shows two of the variants at the whole length of Figure 5, and
+three methods that Figure 5 compares FERERO with: if they end where they were published, pictures, network
+and training are the paper's, and what is left of a difference is FERERO's own.
 """
 
 from __future__ import annotations
@@ -46,12 +46,14 @@ VARIANTS = {  # name of a job, label and marker
     "script": ("public image script", "D"),
     "ls": ("LS", st.look("ls").marker),
     "epo": ("EPO", st.look("epo").marker),
+    "pmtl": ("PMTL", st.look("pmtl").marker),
 }
 JUDGED = {  # at the whole length: checks of the ends and of their order
     "tenth": ("{key}-tenth-points", "{key}-tenth-ordered"),
     "script": ("{key}-script-points", "{key}-script-ordered"),
     "ls": ("{key}-ls-points", "{key}-ls-ordered"),
     "epo": ("{key}-epo-points", "{key}-epo-ordered"),
+    "pmtl": ("{key}-pmtl-points", "{key}-pmtl-ordered"),
 }
 
 
