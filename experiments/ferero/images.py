@@ -265,6 +265,7 @@ def key_of_points(fig: Any, ax: Any, markers: Mapping[str, str], published: str 
 
 def dress_points(ax: Any, measure: str) -> None:
     """Draws the rays, which belong to losses, and names the axes."""
+    ax.margins(0.12)  # markers are large in these small panels, and none is to be cut
     if measure == "loss":
         draw_rays(ax, np.zeros(2))
     ax.set_xlabel(f"test {measure}, task 1")
