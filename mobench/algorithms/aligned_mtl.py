@@ -52,7 +52,6 @@ def _weights(G: Float[Tensor, "R M M"], u: Float[Tensor, "R M"], scale: str) -> 
     parts = spectrum(rows(G))
     with np.errstate(all="ignore"):
         w = parts.apply((_sigma(parts, scale) / parts.values) ** 0.5, rows(u))
-        w = np.where(np.isnan(parts.residual)[:, None], np.nan, w)
     return Solution(tensor(w, G.dtype), tensor(parts.residual, G.dtype), tensor(parts.residual > TOLERANCE))
 
 

@@ -35,12 +35,15 @@ class Spectrum(NamedTuple):
 def spectrum(G: Array) -> Spectrum:
     """Computes eigenvalues and eigenvectors of R symmetric positive semidefinite matrices (R, M, M)."""
     with np.errstate(all="ignore"):
-        probe = G.sum((1, 2))
-        poison = probe - probe  # 0, or NaN
-        G = np.where((poison == 0)[:, None, None], G, 0.0)
+        finite = np.isfinite(G.sum((1, 2)))
+        if not finite.all():
+            G = np.where(finite[:, None, None], G, 0.0)
         values, vectors = np.linalg.eigh(G)
         off = abs(G @ vectors - vectors * values[:, None, :])
         skew = vectors.swapaxes(1, 2) @ vectors - np.eye(G.shape[1])
         residual = np.maximum(off.max((1, 2)) / (values[:, -1] + TINY), abs(skew).max((1, 2)))
         nonzero = (values > RANK * values[:, -1:]) & (values[:, -1:] > 0)
-        return Spectrum(values + poison[:, None], vectors + poison[:, None, None], nonzero, residual + poison)
+        if not finite.all():
+            for part in (values, vectors, residual):
+                part[~finite] = np.nan
+        return Spectrum(values, vectors, nonzero, residual)
