@@ -383,32 +383,26 @@ def jobs_at_once(root: Path, keys: set[str]) -> set[int]:
     return {json.loads((root / "runs" / key / "meta.json").read_text())["at_once"] for key in keys}
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("paper", sorted({id.split("/")[0] for id in choices("experiment")}))
-def test_every_artifact_at_smoke_scale(paper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`+experiment=<paper>/all scale=smoke` draws everything in seconds, and lost runs are said."""
-    root = tmp_path / "outputs"
-    announced = None
-    launcher: tuple[str, ...] = ()
-    if DRAWN in os.environ:
-        root = Path(os.environ[DRAWN])
-    else:
+def drawn_at_smoke_scale(root: Path) -> list[int]:
+    """Draws everything; returns how many jobs each of two commands has announced, which share none."""
+    settings = ("scale=smoke", "logger=local", "progress=false")
+    launcher = JOBLIB if plugged("joblib") else ()
+    announced = []
+    for command in ((f"+experiment={BESIDE}/all", *launcher), ("+experiment=all",)):
         began = time.monotonic()
-        launcher = JOBLIB if paper == BESIDE and plugged("joblib") else ()
-        command = (f"+experiment={paper}/all", "scale=smoke", "logger=local", "progress=false")
-        done = shell(root, *command, *launcher, timeout=280)
+        done = shell(root, *command, *settings, timeout=900)
         assert done.returncode == 0, done.stderr
         assert "Traceback" not in done.stderr
-        jobs_said = re.match(r"(\d+) jobs", done.stdout)
-        announced = int(jobs_said[1]) if jobs_said else 0  # boards are drawn from rows that come with mobench
-        print(f"{paper} at smoke scale: {time.monotonic() - began:.0f} s")
+        said = re.match(r"(\d+) jobs", done.stdout)
+        assert said is not None
+        announced.append(int(said[1]))
+        print(f"{command[0]} at smoke scale: {time.monotonic() - began:.0f} s")
+    return announced
+
+
+def check_paper(paper: str, root: Path) -> list[str]:
+    """Checks the drawings of one paper, their claims and verdicts, and returns the jobs of each."""
     known = [id for id in choices("experiment") if id.startswith(f"{paper}/")]
-    if paper == BESIDE:
-        timed = set(read(root / f"artifacts/{BESIDE}/table1")["provenance"]["jobs"].values())
-        others = {key for id in known for key in read(root / "artifacts" / id)["provenance"]["jobs"].values()}
-        assert jobs_at_once(root, timed) == {1}
-        if announced is not None and launcher:
-            assert jobs_at_once(root, others - timed) == {2}
     artifacts, waiting = FEWEST.get(paper, (11, 50))
     assert len(known) >= artifacts
     counts: dict[str, int] = {}
@@ -425,15 +419,30 @@ def test_every_artifact_at_smoke_scale(paper: str, tmp_path: Path, monkeypatch: 
     # settings, tables of symbols and theory are checked at any scale; csmoo and mlm_cmoo have none of them
     decided = counts.get("reproduced", 0) + counts.get("check passed", 0)
     assert decided >= {"csmoo": 0, "mlm_cmoo": 0, "ferero": 10, "omd_tch": 2}.get(paper, 1)
-    # equal jobs of different artifacts ran once
     jobs = [key for id in known for key in read(root / "artifacts" / id)["provenance"]["jobs"].values()]
-    made = {p.name for p in root.glob("runs/*")}
-    stored = {p.name for p in (KEPT / "runs").iterdir()}  # a job without scales is one of them
-    assert set(jobs) <= made | stored
-    if announced is not None:
-        assert announced == len(made | (set(jobs) & stored))
     if paper != "cross":  # the one of its tables that shared jobs, the summary, is gone
         assert len(jobs) > len(set(jobs))
+    return jobs
+
+
+@pytest.mark.timeout(1800)
+def test_every_artifact_at_smoke_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`+experiment=all scale=smoke` draws everything in seconds each, and lost runs are said."""
+    root = Path(os.environ.get(DRAWN, tmp_path / "outputs"))
+    announced = [] if DRAWN in os.environ else drawn_at_smoke_scale(root)
+    known = choices("experiment")
+    jobs = {paper: check_paper(paper, root) for paper in sorted({id.split("/")[0] for id in known})}
+    timed = set(read(root / f"artifacts/{BESIDE}/table1")["provenance"]["jobs"].values())
+    assert jobs_at_once(root, timed) == {1}
+    if announced and plugged("joblib"):
+        assert jobs_at_once(root, set(jobs[BESIDE]) - timed) == {2}
+    # equal jobs of different artifacts ran once
+    each = {key for keys in jobs.values() for key in keys}
+    made = {p.name for p in root.glob("runs/*")}
+    stored = {p.name for p in (KEPT / "runs").iterdir()}  # a job without scales is one of them
+    assert each <= made | stored
+    if announced:
+        assert sum(announced) == len(made | (each & stored))
 
     def lost(self: JobFolder) -> pd.DataFrame:
         rows = whole(self).copy()
