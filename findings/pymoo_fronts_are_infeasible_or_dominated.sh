@@ -8,7 +8,7 @@
 # f_1, ..., f_{M-1} in [0, 1], and WFG2 for all position parameters, although their fronts are disconnected. IGD and the like, and
 # hypervolumes relative to the front, are wrong accordingly: no method can reach the value 0, and infeasible points are rewarded.
 #
-# The points are attained by solutions in closed form here, and pymoo's own constraints are compared with the published ones. Fails if
+# The solutions of these points are written out below, and so are the constraints (those of DC as pymoo has them). Fails if
 # the behaviour changes.
 set -euo pipefail
 folder="$(mktemp -d)"
