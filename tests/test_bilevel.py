@@ -358,9 +358,9 @@ def test_wc_mhgd_follows_the_reference(
     runs, x = two
     options: dict[str, Any] = {"warm_start": warm, "method": method, "cg_steps": 4, "neumann_steps": 5}
     oracle = Hypergradient(quadratic, runs, inner_steps=8, inner_step=0.4, **options)
-    path, state, _ = trained(oracle, WCMHGD(trade_off=0.5), x, runs, 40)
+    path, state, _ = trained(oracle, WCMHGD(trade_off=0.5), x, runs, 20)
     for run in range(len(runs)):
-        start = (numpy_of(quadratic), x[run].numpy(), np.zeros(Q), 40, 8)
+        start = (numpy_of(quadratic), x[run].numpy(), np.zeros(Q), 20, 8)
         options = {"hypergradient": method, "N": 4, "eta": 0.5, "Q": 5, "warm_start": warm}
         r = runs.weights[run].numpy()
         wanted = reference.wc_mhgd(*start, alpha=0.4, beta=0.1, r=r, u=0.5, **options)
@@ -390,7 +390,7 @@ def test_preference_needs_the_trade_off(quadratic: BilevelQuadratic) -> None:
 
     def final(algorithm: Any) -> Tensor:
         oracle = Hypergradient(quadratic, runs, inner_steps=32, inner_step=0.4)
-        return oracle.exact(trained(oracle, algorithm, x, runs, 500)[1]["theta"])
+        return oracle.exact(trained(oracle, algorithm, x, runs, 200)[1]["theta"])
 
     mgda = final(MGDA(step_size=0.1))
     for u in (0.0, 1.0, 10.0):
@@ -407,7 +407,7 @@ def test_preference_needs_the_trade_off(quadratic: BilevelQuadratic) -> None:
 def test_forum_follows_the_reference(
     quadratic: BilevelQuadratic, two: tuple[Runs, Tensor], variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of 60 steps from the reference's own state to 1e-9, and the first 20 one after the other.
+    """Each of 30 steps from the reference's own state to 1e-9, and the first 20 one after the other.
 
     Not the whole path: both solve every program to 1e-15, but nu divides by |grad q|^2, small near the lower
     level's solution, and such a step stretches a difference of 1e-16 by up to 1e10 (measured: two processors
@@ -420,16 +420,16 @@ def test_forum_follows_the_reference(
     algorithm = FORUM(variant=variant, step_size=0.05)
     path, state, states = trained(oracle, algorithm, theta, runs, 20)
     assert int(state["fail"].sum()) == 0
-    starts = [(numpy_of(quadratic), row.numpy(), np.zeros(Q), 60, 8) for row in x]
+    starts = [(numpy_of(quadratic), row.numpy(), np.zeros(Q), 30, 8) for row in x]
     wanted = [reference.forum(*start, alpha=0.05, beta=0.05, variant=variant, eps=0.0) for start in starts]
     for run in range(len(x)):
         np.testing.assert_allclose(path[:, run], wanted[run].w[:21], rtol=1e-6, atol=1e-7)
     w, lam = (
         torch.from_numpy(np.stack(steps, 1)) for steps in ([a.w for a in wanted], [a.lambdas for a in wanted])
     )
-    for k in range(60):
+    for k in range(30):
         known = {"lam": lam[k - 1] if k else states[0]["lam"], "nu": states[0]["nu"]}
-        before = loop.start(oracle, algorithm, {}, w[k], runs, 60) | {"t": k, "alg": known}
+        before = loop.start(oracle, algorithm, {}, w[k], runs, 30) | {"t": k, "alg": known}
         after = loop.advance(oracle, algorithm, {}, before, k + 1)
         torch.testing.assert_close(after["theta"], w[k + 1], rtol=1e-9, atol=1e-9)
         torch.testing.assert_close(after["alg"]["lam"], lam[k], rtol=0, atol=1e-9)
@@ -519,11 +519,11 @@ def test_moco_follows_the_reference(quadratic: BilevelQuadratic, two: tuple[Runs
         quadratic, runs, method="neumann", inner_steps=1, inner_step=0.4, neumann_steps=3, neumann_step=0.5
     )
     oracle = EMA(quadratic, runs, inner, decay=0.5, scale=0.5, offset=1.0)
-    path, _, _ = trained(oracle, MoCo(weight_step=0.1, step_size=0.1), x, runs, 60)
+    path, _, _ = trained(oracle, MoCo(weight_step=0.1, step_size=0.1), x, runs, 30)
     for run in range(2):
-        start = (numpy_of(quadratic), x[run].numpy(), np.zeros(Q), 60)
+        start = (numpy_of(quadratic), x[run].numpy(), np.zeros(Q), 30)
         wanted = reference.moco(*start, alpha=0.4, beta=0.1, eta=0.5, Q=3, b0=0.5, gamma0=0.1)
-        np.testing.assert_allclose(path[:, run], wanted.x[:61], rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(path[:, run], wanted.x[:31], rtol=1e-8, atol=1e-8)
 
 
 def test_moco_with_exact_weights_is_mgda() -> None:

@@ -275,7 +275,8 @@ def test_p2_ends_at_constrained_stationary_points(tmp_path: FilePath) -> None:
 
 def test_literal_does_not_see_its_constraint(tmp_path: FilePath) -> None:
     literal = ("algorithm=mlm_cmoo", "algorithm.variant=literal", "algorithm.prox_steps=5")
-    rows, x = finished(tmp_path, "problem=half_plane", *literal, "steps=900")
+    larger = [f"algorithm.{name}=0.1" for name in ("step_size", "eta", "beta")]
+    rows, x = finished(tmp_path, "problem=half_plane", *literal, *larger, "steps=180")
     assert rows["violation"][0] > 0.5
     assert rows["multiplier_1"][0] == 0.0
     assert abs(x[0, 1]) < 0.05  # a Pareto point of the problem without constraint

@@ -98,7 +98,7 @@ def test_a_run_alone_is_a_run_in_a_batch(method: str) -> None:
     steps = 4 if algorithm.derivative_free else 15
     for name in settings_of(method):
         setting = SETTINGS[name]
-        runs = setting.runs()
+        runs = setting.runs(seeds=2 if algorithm.together else 3)
         whole, together = path(algorithm, setting.of(runs), runs, steps)
         assert whole["alive"].all(), name
         assert not whole["fail"].any(), name
