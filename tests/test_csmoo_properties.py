@@ -12,16 +12,13 @@ from torch import Tensor
 
 from mobench.algorithms.csmoo import CSMOO1, CSMOOBasic, conditions
 from mobench.algorithms.csmoo2 import CSMOO2
-from mobench.algorithms.penalty_sgd import PenaltySGD
-from mobench.core import Algorithm, Oracle, Point, Runs, Spec, TablePoint, loop
-from mobench.core.random import generator
+from mobench.core import Algorithm, Runs, Spec
 from mobench.core.sets import Box
 from mobench.errors import ConfigError
 from mobench.jobs import extremes
 from mobench.oracles import EMA, Exact, Minibatch
-from mobench.oracles.exact import problem_spec
-from mobench.problems import PLS, ConstrainedGaussian, LeastSquares, pls
-from tests.test_csmoo import F64, LAST, follow, runs_of
+from mobench.problems import PLS, ConstrainedGaussian, pls
+from tests.test_csmoo import F64, follow, runs_of
 
 GAUSSIAN = ConstrainedGaussian()
 METHODS: list[Any] = [CSMOOBasic(), CSMOO1(), CSMOO2()]
@@ -45,179 +42,16 @@ def noise_free(runs: Runs, problem: Any = GAUSSIAN, **options: Any) -> EMA:
     return EMA(problem, runs, Exact(problem, runs), **options)
 
 
-def value(runs: Runs, theta: Tensor, problem: Any = GAUSSIAN, z: Tensor | None = None) -> Tensor:
-    """V = max_m w_m (f_m - z_m)."""
-    z = problem.ideal_point if z is None else z
-    return (runs.weights * (problem.values(theta)[:, : problem.n_objectives] - z)).amax(1)
-
-
 # averages
-
-
-class Scripted(Oracle):
-    """Samples from tables: values (T, R, K) and rows (T, R, K, P)."""
-
-    def __init__(self, runs: Runs, values: Tensor, rows: Tensor) -> None:
-        self.values = values
-        self.rows = rows
-        problem = LeastSquares(n=rows.shape[3], tasks=rows.shape[2])
-        self.spec = problem_spec(problem, len(runs), samples=1)
-
-    def at(self, theta: Tensor, state: dict[str, Tensor], t: int, k: int = 0) -> Point:
-        return TablePoint(theta, self.spec.X, self.spec.M, {}, self.values[t], self.rows[t])
-
-    def exact(self, theta: Tensor) -> Tensor:
-        raise NotImplementedError
-
-
-def averages(values: Tensor, rows: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-    """Estimates after each step, (T, R, K) and (T, R, K, P)."""
-    T, R, K, P = rows.shape
-    runs = runs_of([[1.0 / K] * K] * R, list(range(R)))
-    oracle = EMA(LeastSquares(n=P, tasks=K), runs, Scripted(runs, values, rows), **options)
-    theta = torch.zeros(R, P, dtype=F64)
-    state = oracle.init(theta)
-    estimates = []
-    for t in range(T):
-        point = oracle.at(theta, state, t)
-        estimates.append((point.values(), point.jacobian()))
-        state = point.state
-    return torch.stack([v for v, _ in estimates]), torch.stack([J for _, J in estimates])
-
-
-def tables(seed: int, T: int = 12, R: int = 3, K: int = 2, P: int = 5) -> tuple[Tensor, Tensor]:
-    rng = generator(seed, test="csmoo averages")
-    return torch.from_numpy(rng.normal(size=(T, R, K))), torch.from_numpy(rng.normal(size=(T, R, K, P)))
-
-
-BLOCKWISE: list[dict[str, Any]] = [
-    {},
-    {"blocks": 3},
-    {"blocks": 2, "block_rule": "random", "block_rho": "per_block", "block_move": "all"},
-]
-
-
-@pytest.mark.parametrize("options", BLOCKWISE)
-def test_averages_are_linear_and_start_with_the_first_sample(options: dict[str, Any]) -> None:
-    """f1."""
-    a, A = tables(0)
-    b, B = tables(1)
-    ea, EA = averages(a, A, **options)
-    eb, EB = averages(b, B, **options)
-    ec, EC = averages(2.0 * a - 3.0 * b, 2.0 * A - 3.0 * B, **options)
-    torch.testing.assert_close(ec, 2.0 * ea - 3.0 * eb, rtol=0, atol=1e-13)
-    torch.testing.assert_close(EC, 2.0 * EA - 3.0 * EB, rtol=0, atol=1e-13)
-    assert torch.equal(ea[0], a[0])
-    seen = EA[0] != 0
-    torch.testing.assert_close(EA[0][seen], A[0][seen], rtol=0, atol=0)
-    assert (
-        int(seen.sum()) == 3 * 2 * {0: 5, 3: 2}.get(options.get("blocks", 0), 0) or options.get("blocks") == 2
-    )
-    constant, Constant = (t[:1].expand_as(t).contiguous() for t in (a, A))
-    ec, EC = averages(constant, Constant, **options)
-    torch.testing.assert_close(ec, constant, rtol=0, atol=1e-14)
-    if options.get("block_rho") == "per_block" or not options:
-        filled = EC != 0
-        torch.testing.assert_close(EC[filled], Constant[filled], rtol=0, atol=1e-14)
-
-
-def test_weights_of_the_samples() -> None:
-    """fh_T = sum_s rho_s prod_{r > s} (1 - rho_r) f_s, with rho capped at 1."""
-    a, A = tables(2)
-    for schedule in (
-        {},
-        {"decay": 0.5, "scale": 4.0, "offset": 16.0},
-        {"decay": 0.6, "scale": 3.0, "offset": 2.0},
-    ):
-        decay = schedule.get("decay", 0.8)
-        scale = schedule.get("scale", 1.0)
-        offset = schedule.get("offset", 1.0)
-        rho = np.minimum(1.0, scale / (np.arange(12) + offset) ** decay)
-        weight = [rho[s] * np.prod(1.0 - rho[s + 1 :]) for s in range(12)]
-        values, Found = averages(a, A, **schedule)
-        np.testing.assert_allclose(values[-1], np.einsum("t,trk->rk", weight, a), rtol=0, atol=1e-13)
-        np.testing.assert_allclose(Found[-1], np.einsum("t,trkp->rkp", weight, A), rtol=0, atol=1e-13)
 
 
 # noise-free limits
 
 
-def test_without_noise_the_optimum_is_reached() -> None:
-    """f2: V_T - V* <= 1e-3, and the averages catch up with the values."""
-    algorithm = CSMOO2(step_size=0.8)
-    runs, theta = grid((0.0, 1.0), (0.1, 0.5, 0.9))
-    oracle = noise_free(runs)
-    gaps = []
-
-    def see(t: int, s: dict[str, Any], point: Point) -> None:
-        gaps.append(float((point.values() - oracle.exact(point.x)).abs().max()))
-
-    state = loop.start(oracle, algorithm, LAST, theta, runs, 500)
-    state = loop.advance(oracle, algorithm, LAST, state, 500, see)
-    x, V = GAUSSIAN.optimum(runs.weights)
-    assert (value(runs, state["theta"]) - V).abs().max() < 1e-3
-    assert (GAUSSIAN.values(state["theta"])[:, 2:] <= 1e-9).all()
-    assert (state["theta"][:, 0] - x).abs().max() < 0.01
-    assert max(gaps[-50:]) < 0.01
-    assert max(gaps[-50:]) < 0.3 * max(gaps[100:150]) < 0.1 * max(gaps[:20])
-
-
 # where iterates may be
 
 
-@pytest.mark.parametrize("algorithm", [*METHODS, PenaltySGD(variant="prox"), PenaltySGD()])
-def test_iterates_stay_in_the_box(algorithm: Algorithm) -> None:
-    """f7, with whole steps."""
-    runs, theta = grid((-5.0, 0.3, 5.0), (0.5,), (0, 1))
-    path = follow(noisy(runs), replace(algorithm, step_size=1.0), theta, runs, 12)
-    assert np.abs(path.x).max() <= 5.0
-    assert np.isfinite(path.y).all()
-    if isinstance(algorithm, CSMOO2):
-        assert path.y[..., 1].min() >= -1e-15
-
-
-BEAM_METHODS: list[Any] = [CSMOOBasic(tau=0.055), CSMOO1(tau=0.055), CSMOO2(tau=0.055, beta=10.0)]
-
-
-@pytest.mark.parametrize("blocks", [1, 2])
-@pytest.mark.parametrize(
-    "algorithm", [*BEAM_METHODS, PenaltySGD(beta=10.0), PenaltySGD(variant="prox", tau=0.055)]
-)
-def test_power_stays_within_the_budget(algorithm: Algorithm, blocks: int) -> None:
-    """f7, with whole steps; under blocks nothing but the block moves, whatever the projection does."""
-    problem = PLS()
-    runs = runs_of([[0.5, 0.5], [0.1, 0.9]], [0, 1])
-    oracle = noisy(runs, problem, batch=4, blocks=blocks, block_rho="per_block")
-    path = follow(oracle, replace(algorithm, step_size=1.0, step_decay=0.6), problem.initial(runs), runs, 24)
-    power = (path.x**2).sum(-1)
-    assert power.max() <= 5.0 * (1 + 1e-14)
-    assert power.max() > 4.9
-    if blocks == 2:
-        for t in range(24):
-            still = (oracle.block_of != t % 2).numpy()
-            np.testing.assert_array_equal(path.x[:, t + 1, still], path.x[:, t, still])
-    if isinstance(algorithm, CSMOO2):
-        assert path.y[..., 1].min() >= -1e-15
-
-
 # relations between the methods
-
-
-def test_csmoo1_is_the_basic_form_while_surrogates_are_feasible() -> None:
-    """f8, first half: until the first infeasible one."""
-    runs, theta = grid((0.0, 0.4, 1.0), (0.3, 0.7), (0, 1, 3))
-    a, b = (follow(noisy(runs), algorithm, theta, runs, 40) for algorithm in (CSMOOBasic(), CSMOO1()))
-    np.testing.assert_array_equal(a.infeasible.any(1), b.infeasible.any(1))
-    never = ~a.infeasible.any(1)
-    assert 0 < never.sum() < len(runs)
-    np.testing.assert_allclose(a.x[never], b.x[never], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(a.y[never], b.y[never], rtol=0, atol=1e-12)
-    for r in np.flatnonzero(~never):
-        first = int(a.infeasible[r].argmax())
-        np.testing.assert_allclose(a.x[r, : first + 1], b.x[r, : first + 1], rtol=0, atol=1e-12)
-        assert np.array_equal(a.x[r, first], a.x[r, first + 1])
-        assert np.array_equal(a.y[r, first], a.y[r, first + 1])
-        assert not np.array_equal(b.x[r, first], b.x[r, first + 1])
 
 
 # fixed points
@@ -237,44 +71,6 @@ def test_the_optimum_is_a_fixed_point_with_known_multipliers(algorithm: Algorith
     # nowhere else: from a point beside it, it is approached
     off = follow(noise_free(runs), algorithm, x[:, None] + 0.05, runs, 3)
     assert abs(off.x[0, 3, 0] - x.item()) < 0.03
-
-
-ANALYTIC = ConstrainedGaussian(ideal="analytic")
-END = 0.650080
-
-
-@pytest.mark.parametrize("algorithm", METHODS, ids=NAMES)
-def test_an_active_constraint(algorithm: Algorithm) -> None:
-    """(e) 16: weights (.1, .9), analytic z: the first constraint binds, and f_2' = -mu g'."""
-    runs = runs_of([[0.1, 0.9]], [0])
-    x, V = ANALYTIC.optimum(runs.weights)
-    assert abs(x.item() - END) < 1e-6
-    slope = 4 * x.item() ** 3 + 3 * x.item()
-    multiplier = 0.9 * 2 * (1 - x.item()) / slope
-    path = follow(noise_free(runs, ANALYTIC), algorithm, x[:, None], runs, 3)
-    np.testing.assert_allclose(path.x, x.item(), rtol=0, atol=1e-8)
-    np.testing.assert_allclose(path.state["alg"]["mu"][0], [0.0, 1.0, multiplier, 0.0], rtol=0, atol=1e-5)
-    runs, theta = grid((0.3, 0.9), (0.1,))
-    path = follow(noise_free(runs, ANALYTIC, decay=0.51), replace(algorithm, step_size=0.8), theta, runs, 80)
-    np.testing.assert_allclose(path.x[:, -1, 0], END, rtol=0, atol=0.01)
-    np.testing.assert_allclose(path.y[:, -1, 0], V.item(), rtol=0, atol=0.02)
-
-
-def test_the_penalty_is_exact_above_the_multiplier_and_not_below() -> None:
-    """(e) 16, beta* of Theorem 2 is .2066 here: a smaller beta leaves the penalised optimum's violation."""
-    runs = runs_of([[0.1, 0.9]], [0])
-    theta = torch.full((1, 1), 0.5, dtype=F64)
-    ends = {}
-    for beta in (0.0, 0.15, 0.3):
-        algorithm = CSMOO2(beta=beta, step_size=0.8, step_decay=0.6)
-        ends[beta] = follow(noise_free(runs, ANALYTIC, decay=0.51), algorithm, theta, runs, 80).x[0, -1, 0]
-    x = np.linspace(0.3, 1.2, 90001)
-    V = np.maximum(0.1 * x**2, 0.9 * (x - 1) ** 2)
-    g = np.maximum(0.0, np.maximum(x**4 + 1.5 * x**2 - 0.8125, (x - 1) ** 4 + 1.5 * (x - 1) ** 2 - 1.8125))
-    for beta, end in ends.items():
-        assert abs(end - x[np.argmin(V + beta * g)]) < 5e-3, (beta, end)
-    assert ends[0.0] > ends[0.15] + 0.01 > END + 0.02
-    assert abs(ends[0.3] - END) < 5e-3
 
 
 # the ideal point of extreme runs
