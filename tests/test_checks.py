@@ -209,7 +209,8 @@ def test_the_interval_of_a_neighbour_counts_with_and_without_slack() -> None:
         failure = Ordered(rising, slack=slack, of="loss").failure
         assert failure is not None
         assert failure.kind == "held"
-        assert failure.words.startswith("The 95 % interval of loss, b, -0.0969 to 0.6889 (both intervals")
+        both = "(both intervals together; bound 0.5)"
+        assert failure.words.startswith(f"The 95 % interval of loss, b, -0.0969 to 0.6889 {both}")
     lost = Smallest({"a": Mean(np.array([NAN, NAN])), "b": Mean(np.array([1.0, 1.1]))}, "a").failure
     assert lost is not None
     assert lost.words == "Not measured: what b is compared with."

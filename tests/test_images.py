@@ -507,21 +507,21 @@ SCRIPT: dict[str, Any] = {"line_start": 0.0, "doubled": True, "step_size": 0.1, 
 
 
 @pytest.mark.parametrize(("gamma", "tolerance"), [(0.02, 1e-5), (0.2, 1e-5), (0.02, 0.01)])
-def test_the_public_script_for_eight_epochs(gamma: float, tolerance: float) -> None:
+def test_the_public_script_for_fifty_steps(gamma: float, tolerance: float) -> None:
     """Against a loop with the script's own shapes; batches of 36 of 96 pictures, the last one 18 + 6."""
     p = tiny(model="small")
     runs = runs_at(*RAYS, seeds=(3,))
     algorithm = PublicCodeFERERO(gamma=gamma, tolerance=tolerance, **SCRIPT)
     oracle = Epochs(p, runs, batch_size=36, samples=2, cut="full")
-    state = loop.start(oracle, algorithm, {}, p.initial(runs), runs, 24)
+    state = loop.start(oracle, algorithm, {}, p.initial(runs), runs, 50)
     xs: list[Tensor] = []
-    state = loop.advance(oracle, algorithm, {}, state, 24, lambda t, s, q: xs.append(s["theta"].clone()))
-    sizes = {tuple(oracle.batch(t, k).chosen.shape[1] for k in (0, 1)) for t in range(24)}
+    state = loop.advance(oracle, algorithm, {}, state, 50, lambda t, s, q: xs.append(s["theta"].clone()))
+    sizes = {tuple(oracle.batch(t, k).chosen.shape[1] for k in (0, 1)) for t in range(50)}
     assert sizes == {(18, 18), (18, 6)}
     frozen = state["alg"]["frozen"].numpy()
     assert frozen.any() or tolerance < 1e-4
     for r in range(len(runs)):
-        parts = [tuple(oracle.batch(t, k).chosen[oracle.group[r]].numpy() for k in (0, 1)) for t in range(24)]
+        parts = [tuple(oracle.batch(t, k).chosen[oracle.group[r]].numpy() for k in (0, 1)) for t in range(50)]
         path = plain_loops.ferero_script(
             module(p.model), xs[0][r], line(runs.weights[r].numpy()), data_of(p), parts,
             step_size=0.1, gamma=gamma, c_h=0.5, tolerance=tolerance,

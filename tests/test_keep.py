@@ -81,7 +81,7 @@ def test_jobs_of_an_artifact_that_is_not_complete(
 def test_overrides_with_brackets_are_noted(tmp_path: Path) -> None:
     command = "mobench +experiment=omd_tch/table2 scale=paper 'artifact.only=[m2_*]' 'seeds=[0]' logger=local"
     kept_rows.note("omd_tch/table2", command, tmp_path)
-    kept_rows.note("csmoo/fig38", "mobench +experiment=csmoo/fig38 scale=paper", tmp_path)
+    kept_rows.note("csmoo/fig38", "mobench +experiment=csmoo/fig38 scale=paper artifact.pdf=True", tmp_path)
     assert kept_rows.drawings(tmp_path) == {
         "csmoo/fig38": ["scale=paper"],
         "omd_tch/table2": ["scale=paper", "artifact.only=[m2_*]", "seeds=[0]"],
@@ -143,6 +143,12 @@ def test_kept_rows_are_drawn_without_training(
     assert kept_rows.main(sys.argv[1:]) == 0
     assert "unchanged since" in capsys.readouterr().out
     assert (made / "figure.png").stat().st_mtime_ns == drawn_at
+    assert not (made / "figure.pdf").exists()
+    assert kept_rows.main(["--draw", "--pdf"]) == 0
+    assert (made / "figure.pdf").exists()
+    with pytest.raises(SystemExit):
+        kept_rows.main(["ferero/fig7", "--pdf"])
+    assert "--pdf is an option of --draw" in capsys.readouterr().err
     shutil.rmtree(next((results / "runs").iterdir()))
     capsys.readouterr()
     assert kept_rows.main(sys.argv[1:]) == 1

@@ -346,10 +346,12 @@ class Artifact:
         figure.set_dpi(DPI)
         box = style.finish(figure, self.badge)
         # no date inside: the same rows give the same bytes
-        undated: dict[str, dict[str, None]] = {"png": {"Software": None}, "pdf": {"CreationDate": None}}
-        for kind in ("png", "pdf") if self.pdf else ("png",):
+        undated: dict[str, dict[str, None]] = {"png": {"Software": None}}
+        if self.pdf:
+            undated["pdf"] = {"CreationDate": None}
+        for kind, metadata in undated.items():
             buffer = io.BytesIO()
-            figure.savefig(buffer, format=kind, dpi=DPI, bbox_inches=box, metadata=undated[kind])
+            figure.savefig(buffer, format=kind, dpi=DPI, bbox_inches=box, metadata=metadata)
             self.files[f"figure.{kind}"] = buffer.getvalue()
         plt.close(figure)
 

@@ -154,10 +154,6 @@ PATIENT = """
 import sys, torch
 from mobench.kernels import native
 from mobench.solvers import min_norm
-from mobench.solvers.kernels import plane
-for name, function in list(vars(plane).items()):  # one of its functions is enough, and compiled soon
-    if hasattr(function, "kinds") and name not in ("min_norm", "certify", "lesser", "larger"):
-        delattr(plane, name)
 G = torch.eye(2, dtype=torch.float64)[None]
 first = min_norm(G)
 for _ in range(native.PATIENCE - 1):
