@@ -1,4 +1,4 @@
-"""Properties of CSMOO, its averaged oracles and its problems: averages, fixed points, symmetries."""
+"""Properties of CSMOO and its problems: fixed points, ideal points, steps onto the boundary, refusals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from mobench.algorithms.csmoo import CSMOO1, CSMOOBasic, conditions
 from mobench.algorithms.csmoo2 import CSMOO2
@@ -18,20 +17,11 @@ from mobench.errors import ConfigError
 from mobench.jobs import extremes
 from mobench.oracles import EMA, Exact, Minibatch
 from mobench.problems import PLS, ConstrainedGaussian, pls
-from tests.test_csmoo import F64, follow, runs_of
+from tests.test_csmoo import follow, runs_of
 
 GAUSSIAN = ConstrainedGaussian()
 METHODS: list[Any] = [CSMOOBasic(), CSMOO1(), CSMOO2()]
 NAMES = ["basic", "csmoo1", "csmoo2"]
-
-
-def grid(
-    starts: tuple[float, ...], firsts: tuple[float, ...], seeds: tuple[int, ...] = (0,)
-) -> tuple[Runs, Tensor]:
-    """Runs of the noisy variable: every start with every first weight and every seed."""
-    rows = [(x, a, s) for x in starts for a in firsts for s in seeds]
-    runs = runs_of([[a, 1.0 - a] for _, a, _ in rows], [s for _, _, s in rows])
-    return runs, torch.tensor([[x] for x, _, _ in rows], dtype=F64)
 
 
 def noisy(runs: Runs, problem: Any = GAUSSIAN, batch: int = 1, **options: Any) -> EMA:
@@ -40,18 +30,6 @@ def noisy(runs: Runs, problem: Any = GAUSSIAN, batch: int = 1, **options: Any) -
 
 def noise_free(runs: Runs, problem: Any = GAUSSIAN, **options: Any) -> EMA:
     return EMA(problem, runs, Exact(problem, runs), **options)
-
-
-# averages
-
-
-# noise-free limits
-
-
-# where iterates may be
-
-
-# relations between the methods
 
 
 # fixed points
@@ -71,6 +49,24 @@ def test_the_optimum_is_a_fixed_point_with_known_multipliers(algorithm: Algorith
     # nowhere else: from a point beside it, it is approached
     off = follow(noise_free(runs), algorithm, x[:, None] + 0.05, runs, 3)
     assert abs(off.x[0, 3, 0] - x.item()) < 0.03
+
+
+# steps onto the boundary
+
+
+def test_a_step_onto_the_boundary_is_along_the_ray_through_the_plain_one() -> None:
+    """x + alpha d with `onto_boundary` is r (x + alpha d) / |x + alpha d| of the plain step, |x| <= r."""
+    problem = PLS(channel_seed=0)
+    runs = runs_of([[0.3, 0.7], [0.6, 0.4]], [0, 1])
+    start = problem.initial(runs)
+    plain, onto = (
+        follow(noisy(runs, problem, 4), CSMOO2(onto_boundary=on), start, runs, 1).x[:, 1]
+        for on in (False, True)
+    )
+    radius = np.sqrt(problem.power)
+    length = np.linalg.norm(plain, axis=1, keepdims=True)
+    assert (length < 0.999 * radius).all()
+    np.testing.assert_allclose(onto, radius * plain / length, rtol=1e-12)
 
 
 # the ideal point of extreme runs

@@ -1,5 +1,5 @@
-"""FERERO's promises: optimality of the direction, invariances, constraints, weak optima, cones, and
-Algorithms 2 and 3.
+"""FERERO's promises: optimality of the direction, constraints, weak optima, cones, and Algorithms 2
+and 3.
 
 Certificates are computed here from the primal problem (2.1) and from LPs, not from the package's own
 residuals.
@@ -214,12 +214,6 @@ def test_paper_s_inner_loop_converges_to_the_exact_direction(name: str, domain_n
         inner["inner_start"] = start
         pgd = solve(FERERO(domain=domain_name, subproblem="pgd", **inner, **options), F, J)
         np.testing.assert_allclose(pgd.d, exact.d, rtol=0, atol=1e-6)
-
-
-# stationarity
-
-
-# invariances
 
 
 # constraints over a path

@@ -677,11 +677,6 @@ def synthetic_exact(x: Array, objectives: int = 2, variance: float = VARIANCE) -
     return np.array(values), np.array(slopes)[:, None]
 
 
-def synthetic_noise(seed: int, steps: int, batch: int = 1) -> Array:
-    """Draws (steps, batch) from N(0, 0.25)."""
-    return np.random.default_rng(seed).normal(0.0, np.sqrt(VARIANCE), (steps, batch))
-
-
 def synthetic_oracle(noise: Array, objectives: int = 2) -> Oracle:
     """noise[t] are the draws of step t."""
     return lambda x, t: synthetic_sample(x, noise[t], objectives)
@@ -712,21 +707,6 @@ def synthetic_ideal(kind: str = "grid", objectives: int = 2, step: float = 1e-4)
     else:
         raise ValueError(kind)
     return np.array([np.min((points - shift) ** 2) + VARIANCE for shift in SHIFTS[:objectives]])
-
-
-def synthetic_optimum(lam: ArrayLike, z: ArrayLike) -> tuple[float, float]:
-    """(x*, V*): V is convex on the feasible interval, so ternary search finds its minimum."""
-    lam, z = _weights(lam, z)
-
-    def V(x: float) -> float:
-        return tchebycheff(synthetic_exact(np.array([x]), len(lam))[0], lam, z)
-
-    low, high = synthetic_feasible()
-    for _ in range(200):
-        left = low + (high - low) / 3.0
-        right = high - (high - low) / 3.0
-        low, high = (low, right) if V(left) <= V(right) else (left, high)
-    return 0.5 * (low + high), V(0.5 * (low + high))
 
 
 # ------------------------------------------------------------------------------------------------------------
