@@ -147,10 +147,18 @@ class Scenario:
 
     def values(self, column: str, name: str) -> np.ndarray:
         """A metric or final column, one value per finished seed in order; one NaN where none finished."""
-        job, output = self.source(column)
-        rows = job.final
-        rows = rows[(rows["output"] == output) & (rows["status"] == "done")].sort_values("seed")
+        rows = self._finished[column]
         return rows[METRICS.get(name, name)].to_numpy(dtype=float) if len(rows) else np.array([np.nan])
+
+    @cached_property
+    def _finished(self) -> dict[str, pd.DataFrame]:
+        """The final rows of each column's finished seeds, in order; tables and checks ask for them often."""
+        out = {}
+        for column in filter(self.has, COLUMNS | LAST):
+            job, output = self.source(column)
+            rows = job.final
+            out[column] = rows[(rows["output"] == output) & (rows["status"] == "done")].sort_values("seed")
+        return out
 
     def runs(self, column: str) -> RunCount:
         job, output = self.source(column)

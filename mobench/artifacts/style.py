@@ -219,36 +219,38 @@ def finish(fig: Any, badge: str = "") -> Any:
     fig.set_size_inches(*fitted(*fig.get_size_inches()))
     _letter(fig)
     _enlarge(fig)
+    pad = float(plt.rcParams["savefig.pad_inches"])
     _lay_out(fig)
-    _wrap(fig)
-    for _ in range(4):
+    if _wrap(fig):
         _lay_out(fig)
-        pad = float(plt.rcParams["savefig.pad_inches"])
-        box = fig.get_tightbbox()
+    box = fig.get_tightbbox()
+    for _ in range(3):
         over = box.width + 2 * pad - WIDTH
         if over <= 0.0:
             break
         width, height = fig.get_size_inches()
         fig.set_size_inches(width - over - 0.01, height)
-        box = None
+        _lay_out(fig)
+        box = fig.get_tightbbox()
     fig.set_layout_engine(None)  # of "none", savefig would wait for a draw as well
-    box = box or fig.get_tightbbox()
     width, height = fig.get_size_inches()
     longest = max(20, int(_letters(max(box.width, 2.5), SMALLEST)))
     for legend in fig.legends:  # beside the panels, not at the end of the box that is saved, which is larger
         if legend.get_bbox_to_anchor() is not fig.bbox:
             continue
         legend.set_bbox_to_anchor((0.0, 0.0, 1.0, 1.0), transform=fig.transFigure)
-    for text in fig.texts:
-        if text.get_gid() == "caption":
-            text.set_text("\n".join(_filled(_parts(text.get_text()), longest)))
-            text.set_position((box.x0 / width, (box.y0 - 0.06) / height))
-            text.set_in_layout(True)
+    added = [text for text in fig.texts if text.get_gid() == "caption"]
+    for text in added:
+        text.set_text("\n".join(_filled(_parts(text.get_text()), longest)))
+        text.set_position((box.x0 / width, (box.y0 - 0.06) / height))
+        text.set_in_layout(True)
     if badge:
         lines = textwrap.fill(badge, longest)
         place = {"ha": "left", "va": "bottom", "fontsize": SMALLEST, "color": "#555555", "style": "italic"}
-        fig.text(box.x0 / width, (box.y1 + 0.06) / height, lines, gid="badge", **place)
-    return fig.get_tightbbox().padded(pad)
+        added.append(fig.text(box.x0 / width, (box.y1 + 0.06) / height, lines, gid="badge", **place))
+    to_inches = fig.dpi_scale_trans.inverted()
+    boxes = [box, *(text.get_window_extent().transformed(to_inches) for text in added)]
+    return mpl.transforms.Bbox.union(boxes).padded(pad)
 
 
 def _lay_out(fig: Any) -> None:
@@ -289,30 +291,33 @@ def _enlarge(fig: Any) -> None:
                     axis.set_tick_params(which=which, labelsize=SMALLEST)
 
 
-def _wrap(fig: Any) -> None:
-    """Breaks titles and labels that are longer than their panel or axis; formulas stay whole."""
+def _wrap(fig: Any) -> bool:
+    """Breaks titles and labels that are longer than their panel or axis, and says whether there were any.
+
+    Formulas stay whole.
+    """
     width, _ = fig.get_size_inches()
     dpi = fig.dpi
+    broken = []
     for ax in fig.axes:
         if not ax.axison:
             continue
         box = ax.get_window_extent()
         wide = box.width / dpi
         for title in (ax.title, ax._left_title, ax._right_title, ax.xaxis.label):
-            _break(title, wide * 1.08)
-        _break(ax.yaxis.label, box.height / dpi * 1.08)
-    for text in (fig._suptitle, fig._supxlabel):
-        if text is not None:
-            _break(text, width)
+            broken.append(_break(title, wide * 1.08))
+        broken.append(_break(ax.yaxis.label, box.height / dpi * 1.08))
+    broken += [_break(text, width) for text in (fig._suptitle, fig._supxlabel) if text is not None]
+    return any(broken)
 
 
-def _break(text: Any, inches: float) -> None:
+def _break(text: Any, inches: float) -> bool:
     words = text.get_text()
     extent = text.get_window_extent()
     vertical = text.get_rotation() % 180 == 90
     length = (extent.height if vertical else extent.width) / text.figure.dpi
     if not words or "\n" in words or length <= inches or inches <= 0.3:
-        return
+        return False
     parts = _parts(words)
     share = int(np.ceil(length / inches))
     longest = int(1.05 * len(words) * inches / length)
@@ -323,6 +328,7 @@ def _break(text: Any, inches: float) -> None:
     else:
         lines = _filled(parts, longest)
     text.set_text("\n".join(lines))
+    return len(lines) > 1
 
 
 def _parts(words: str) -> list[str]:
