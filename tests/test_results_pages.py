@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mobench.artifacts.claims import UNKNOWN, second_look
+from mobench.artifacts.claims import OWN, UNKNOWN, second_look
 from mobench.cli import keep
 from mobench.report import verdicts
 from mobench.report.__main__ import COUNT, MARKERS
@@ -185,7 +185,9 @@ def test_limitations_count_the_tolerances_that_are_older_than_their_rows() -> No
 
 
 def check_reasons(path: Path) -> None:
-    """Every verdict but a plain yes has a reason."""
+    """Every verdict but a plain yes has a reason, which says of an open claim what would decide it."""
     for claim in json.loads(path.read_text()):
         if claim["verdict"] not in ("reproduced", "check passed"):
             assert claim["reason"] not in ("", UNKNOWN), (path, claim["id"])
+        if claim["verdict"] == "inconclusive" and claim["source"] != OWN:
+            assert "Decided by" in claim["reason"], (path, claim["id"], claim["reason"])

@@ -150,8 +150,8 @@ def judge(a: Artifact, times: Times) -> None:
     no_ratio = ""
     if missing:
         no_ratio = (
-            f"MLM-CMOO was cut off before {missing}, so there is no ratio; runs until both losses would "
-            "decide it (claim reaches)."
+            f"MLM-CMOO was cut off before {missing}, so there is no ratio. Decided by runs until both "
+            "losses, whose length the claim reaches extrapolates."
         )
     judge_times(a, times, no_ratio)
     every = {(m, t, v): times.multiple(m, t, v) for m in BASELINES for t in TASKS for v in (high, low)}

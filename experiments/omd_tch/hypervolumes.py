@@ -152,7 +152,8 @@ def judge(a: Artifact, key: str, m: Method, mean: float, std: float, values: np.
     width = f"{WIDTH:g} printed deviations" if by < MOST else "a tenth of what solutions on the front reach"
     check = check.partial_at_best(bool(m.other)).because(width)
     if m.other:
-        check = check.provided(check.holds is not False, f"{m.other} This is the method of its paper.")
+        why = "This is the method of its paper. Decided by their variant, for which it has no option."
+        check = check.provided(check.holds is not False, f"{m.other} {why}")
     rests_on = [m.job] if m.job in a.jobs else [name for name in a.jobs if name.startswith(f"{m.job}_w")]
     words: dict[str, Any] = {"method": m.column, "printed": mean, "deviation": std}
     a.claim("{key}-hypervolume", check, reason=m.other or m.cause, rests_on=rests_on, key=key, **words)

@@ -193,6 +193,9 @@ class Artifact:
             reasons.append(reason)  # why they were lost, as far as the artifact knows
         if decision.verdict == "not reproduced":
             reasons.append(second_look(self.id, id))
+        said = any("Decided by" in part for part in reasons)
+        if decision.verdict == "inconclusive" and text.decided_by and not said:
+            reasons.append(f"Decided by {text.decided_by}: {self._at('paper')}.")
         if text.answer:
             reasons.append(f"The authors' answer: {text.answer}")
         self._add(

@@ -91,6 +91,7 @@ class Text:
         published: what the paper says or prints of it, in short.
         reason: the cause wherever the verdict is not "reproduced"; or one for each of `partial` and `fails`.
         remark: what a reader must know whatever the verdict.
+        decided_by: runs that would decide it where these do not, by the artifact's command.
         scope: "paper" where only the paper's data and scale can judge it.
         elsewhere: what the runs of smaller scales lack (of `scope: paper`).
         any_scale: neither steps nor data matter (arithmetic on printed numbers, shapes of constraints).
@@ -110,6 +111,7 @@ class Text:
     published: str = ""
     reason: str | Mapping[str, str] = ""
     remark: str = ""
+    decided_by: str = ""
     scope: Literal["", "paper"] = ""
     elsewhere: str = ""
     any_scale: bool = False
@@ -151,7 +153,7 @@ def second_look(artifact: str, claim: str) -> str:
     return _looks(paths.experiments() / "second_looks.csv").get((artifact, claim), "")
 
 
-WORDS = ("statement", "source", "published", "remark", "elsewhere", "exact")
+WORDS = ("statement", "source", "published", "remark", "decided_by", "elsewhere", "exact")
 
 
 @dataclass
