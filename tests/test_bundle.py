@@ -344,6 +344,16 @@ def test_the_three_outcomes() -> None:
     assert outcome(one, one.assign(f_1=1.0 + 1e-7)) == verify.OUTSIDE
 
 
+def test_seeds_with_other_settings_are_no_seeds_of_a_row() -> None:
+    """`vary` has runs of several step sizes in one job."""
+    recorded = frame_of(np.array([1.0, 1.1, 3.0, 3.1]))
+    recorded.insert(3, "step_size", [0.1, 0.1, 0.2, 0.2])
+    assert list(recorded)[2:5] == ["output", "step_size", "preference_1"]
+    taken = recorded.assign(f_1=[3.0, 1.1, 3.0, 3.1])
+    assert outcome(recorded, taken) == verify.OUTSIDE
+    assert outcome(recorded.drop(columns="step_size"), taken.drop(columns="step_size")) == verify.INSIDE
+
+
 def test_the_interval_covers_95_percent_of_further_seeds() -> None:
     """Against its definition, with runs of a further seed drawn from the same distribution."""
     rng = np.random.default_rng(0)

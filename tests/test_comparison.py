@@ -92,9 +92,10 @@ def arc(k: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_the_best_few_points_of_a_front(count: int) -> None:
-    """Dynamic programming and exchanges against all subsets."""
-    reference = measures.Reference(arc(18))
+@pytest.mark.parametrize("nadir", [None, np.array([3.0, 5.0])], ids=["all", "some-outside"])
+def test_the_best_few_points_of_a_front(count: int, nadir: np.ndarray | None) -> None:
+    """Dynamic programming and exchanges against all subsets; some points may lie behind the reference."""
+    reference = measures.Reference(arc(18), nadir=nadir)
     every = itertools.combinations(range(18), count)
     best = max(reference.volume(reference.points[list(chosen)]) for chosen in every)
     assert reference.best(count) == pytest.approx(best, rel=1e-12)

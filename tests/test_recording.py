@@ -98,3 +98,18 @@ def test_what_cannot_be_recorded_is_refused(outputs: Path) -> None:
         run.log(1, [1, 2])
         with pytest.raises(ConfigError, match="later steps only"):
             run.log(1, [1, 2])
+
+
+@pytest.mark.parametrize("column", ["seed", "status", "seconds", "f_1", "preference_2"])
+def test_columns_that_rows_have_already_are_refused(column: str) -> None:
+    with mobench.record("two wells", "ls", preference=[1, 3]) as run:
+        with pytest.raises(ConfigError, match=f"log got {column}=, which is a column of all rows already"):
+            run.log(1, [1.0, 2.0], **{column: 7.0})
+        run.log(1, [1.0, 2.0], accuracy=0.5)
+
+
+def test_a_method_is_found_by_its_name() -> None:
+    """The folder's name leaves out signs."""
+    with mobench.record("two wells", "My-method 2", preference=[1, 3]) as run:
+        run.log(1, [1.0, 2.0])
+    assert mobench.rows("algorithm=My-method 2")["algorithm"].tolist() == ["My-method 2"]

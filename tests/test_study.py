@@ -127,6 +127,8 @@ def test_rows_of_many_jobs_have_the_settings_that_differ(outputs: Path) -> None:
     )
     assert mobench.rows("job=zdt2-*")["job"].nunique() == 2
     assert mobench.rows("problem=zdt2", "algorithm=epo").empty
+    assert mobench.rows("job=zdt2-*", "job=*-ls-*")["job"].nunique() == 2
+    assert mobench.rows("algorithm=ls", "algorithm=epo").empty  # a job must fit every word
     with pytest.raises(ConfigError, match=r"no part of a query; write KEY=VALUE"):
         mobench.rows("zdt2")
     with pytest.raises(ConfigError, match=r"setting 'step_sise'. Did you mean 'step_size'"):
@@ -135,6 +137,24 @@ def test_rows_of_many_jobs_have_the_settings_that_differ(outputs: Path) -> None:
         mobench.rows("problm=zdt2")
     with pytest.raises(StoreError, match="are of 5 jobs"):
         mobench.load(rows)
+
+
+def test_settings_that_runs_or_jobs_differ_by_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table names a setting that it averages over, within a job too; a picture has a group without one."""
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    common = {"problem": "vlmop2", "preferences": 2, "steps": 2, "logger": "local", "progress": False}
+    mobench.run(algorithm="ls", **common)
+    mobench.run(algorithm="stch", **common, **{"vary.mu": [0.1, 0.2]})
+    mobench.run(algorithm="cagrad", **common, **{"algorithm.c": 0.5})
+    mobench.run(algorithm="cagrad", **common, **{"algorithm.c": 0.7})
+    rows = mobench.rows()
+    assert "The means are also over mu;" in mobench.table(rows[rows["algorithm"] == "stch"]).markdown()
+    assert "| none | 6 of 6 |" in mobench.table(rows, by="algorithm.c").markdown()
+    axes = mobench.plot(rows, by="algorithm.c").axes[0]
+    assert sum(len(line.get_xdata()) for line in axes.lines) == len(rows)
+    assert {text.get_text() for text in axes.get_legend().get_texts()} == {"none", "0.5", "0.7"}
 
 
 def test_functions_of_a_file_that_was_edited_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,6 +262,9 @@ def test_a_table_has_hypervolumes_of_seeds() -> None:
     assert "| 2.0 ± 0" not in table.markdown()
     lost = rows.assign(status=["diverged", "done", "done", "done"])
     assert mobench.table(lost, reference=[1.0, 1.0]).frame["hypervolume"].item() == pytest.approx(0.375)
+    lost = rows.assign(status=["diverged", "diverged", "done", "done"])  # a seed of which nothing is left
+    assert mobench.table(lost, reference=[1.0, 1.0]).frame["hypervolume"].item() == pytest.approx(0.25)
+    lost = rows.assign(status=["diverged", "done", "done", "done"])
     two = pd.concat([rows, lost.assign(algorithm="b", f_1=0.9, status="done")])
     text = mobench.table(two, reference=[1.0, 1.0]).markdown()
     assert text.count("**") == 2  # means of f_1 over preferences say nothing of a front

@@ -140,6 +140,21 @@ def test_runs_are_solved_together_as_alone(name: str) -> None:
     assert (together[0] is None) == (name == "graddrop"), "its direction is chosen coordinate by coordinate"
 
 
+@pytest.mark.parametrize("name", [name for name, fitting in FITTING.items() if fitting])
+def test_weights_of_a_direction_of_zeros_have_the_sign_of_all_others(name: str) -> None:
+    """0 is equal to -0: opposite gradients of one size cancel, those of 1 and 1 + 1e-9 all but do."""
+    J = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=F64)
+    ends = torch.ones(2, dtype=F64)
+    try:
+        zero, _ = solve(name, J, ends, ideal=[0.0, 0.0])
+    except MobenchError as error:
+        assert "could not be solved" in str(error), "of a method that has no direction there"
+        return
+    near, _ = solve(name, J * (1 + torch.tensor([[0.0], [1e-9]], dtype=F64)), ends, ideal=[0.0, 0.0])
+    if zero is not None and near is not None:
+        assert zero.sum() * near.sum() >= 0
+
+
 def test_a_state_goes_from_step_to_step() -> None:
     J, F = rows(), torch.ones(3, dtype=F64)
     first = solve("omd_tch", J, torch.tensor([1.0, 2.0, 3.0], dtype=F64))
@@ -683,6 +698,19 @@ def test_grad_is_replaced() -> None:
     for p, first in zip(net.parameters(), once, strict=True):
         torch.testing.assert_close(p.grad, first, rtol=0, atol=0)
     assert idle.grad is None
+
+
+def test_a_parameter_that_is_frozen_stays() -> None:
+    """The gradient of its last step would move it on; `step` needs no zero_grad."""
+    net, x, y = network()
+    optimizer = Balanced(torch.optim.AdamW(net.parameters(), lr=0.1), "mgda")
+    first, *rest = net.parameters()
+    optimizer.step((net(x) - y).square().mean(0))
+    first.requires_grad_(False)
+    before = [p.detach().clone() for p in (first, *rest)]
+    optimizer.step((net(x) - y).square().mean(0))
+    assert torch.equal(first, before[0])
+    assert not any(torch.equal(p, old) for p, old in zip(rest, before[1:], strict=True))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

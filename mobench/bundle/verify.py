@@ -37,7 +37,7 @@ from mobench.config.schema import completed
 from mobench.errors import BundleError, MobenchError, StoreError
 from mobench.jobs.build import make_job
 from mobench.jobs.run import run
-from mobench.jobs.store import JobFolder, portable_config
+from mobench.jobs.store import JobFolder, portable_config, varied
 from mobench.jobs.targets import check_parts
 from mobench.system import provenance
 
@@ -238,13 +238,13 @@ def compared(
 def _compared(recorded: pd.DataFrame, again: pd.DataFrame, i: int, epsilon: float) -> tuple[str, str]:
     """Returns the outcome of one row, and where it differs in words."""
     names = [str(n) for n in recorded if n not in ASIDE]
-    keys = [n for n in names if n in KEYS or n.startswith(("preference_", "ray_"))]
+    keys = [*KEYS, *varied(recorded), *(n for n in names if n.startswith(("preference_", "ray_")))]
     row = recorded.iloc[i]
     now = again.iloc[i]
     different = [n for n in names if row[n] != now[n] and not (pd.isna(row[n]) and pd.isna(now[n]))]
     if not different:
         return IDENTICAL, ""
-    # of all seeds with the preference and output rule of the row
+    # of all seeds with the preference, varied settings and output rule of the row
     alike = recorded["status"] == "done"
     for name in keys:
         if name not in ("run", "seed"):

@@ -115,8 +115,11 @@ def best_pair(front: Points, count: int) -> float:
     """Largest hypervolume of `count` points of a front of two objectives, by dynamic programming.
 
     Sorted by f_1, a set's volume is a sum over neighbours: point j adds (1.1 - f_1(j)) (f_2(i) - f_2(j))
-    after i, with f_2 = 1.1 before the first. O(count n^2).
+    after i, with f_2 = 1.1 before the first. O(count n^2). Points outside the reference add nothing.
     """
+    front = front[(front < REFERENCE).all(1)]
+    if not len(front):
+        return 0.0
     order = np.argsort(front[:, 0], kind="stable")
     x = front[order, 0]
     y = front[order, 1]

@@ -504,6 +504,13 @@ def columns(frame: pd.DataFrame, prefix: str) -> list[str]:
     return [str(c) for c in frame.columns if str(c).startswith(prefix)]
 
 
+def varied(frame: pd.DataFrame) -> list[str]:
+    """Names of the settings that differ between the runs of a job (`vary`), behind the output rule."""
+    names = [str(c) for c in frame.columns]
+    first = next((i for i, c in enumerate(names) if c.startswith("preference_")), 0)
+    return names[names.index("output") + 1 : first] if "output" in names else []
+
+
 def config_hash(config: Any) -> str:
     """First 10 hex digits of the SHA-256 of the canonical JSON of a plain nested configuration."""
     return sha256(json.dumps(config, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:10]

@@ -11,6 +11,7 @@ import numpy as np
 
 from mobench.errors import ConfigError, suggest
 from mobench.jobs.store import columns
+from mobench.study.rows import in_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +57,7 @@ def plot(rows: pd.DataFrame, x: str | None = None, y: str | None = None, *, by: 
     with _style() as st:
         fig, ((ax,),) = st.panels(1, 1, figsize=SIZE)
         try:
-            groups = list(source.groupby(group, sort=False)) if group else [("", source)]
+            groups = list(source.groupby(group, sort=False, dropna=False)) if group else [("", source)]
             rays = "preference_2" in source and "preference_3" not in source
             if not group and across != "step" and rays and source["preference_2"].notna().all():
                 _draw_rays(st, fig, ax, source, across, up)
@@ -104,7 +105,7 @@ def _looks(st: Any, group: str | None, groups: Sequence[tuple[Any, Any]]) -> lis
     return [
         (known[value].name, known[value].colour, known[value].marker)
         if value in by_colour.values()
-        else (known[value].name if value in known else str(value), *next(free))
+        else (known[value].name if value in known else in_words(value), *next(free))
         for value, _ in groups
     ]
 

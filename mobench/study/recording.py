@@ -21,6 +21,7 @@ from mobench.system.files import write_json
 from mobench.system.paths import outputs_root
 
 PLAIN = (bool, int, float, str, type(None))
+TAKEN = re.compile("run|seed|output|step|ended|seconds|solver_failures|status|(f|preference)_[0-9]+")
 BEAT = 5.0  # seconds between signs of life in status.json
 
 
@@ -68,7 +69,8 @@ class Recording:
             columns: further numbers, such as those of the validation data.
 
         Raises:
-            ConfigError: other numbers of losses than before, or a step that is not later.
+            ConfigError: other numbers of losses than before, a step that is not later, or a column that rows
+                have already.
         """
         self._refuse_done()
         if self._history and step <= self._history[-1]["step"]:
@@ -77,6 +79,10 @@ class Recording:
             )
         if len(losses) != (M := len(self.identity["preferences"][0])):
             raise ConfigError(f"log got {len(losses)} losses, but the preference has {M}.")
+        if wrong := next(filter(TAKEN.fullmatch, columns), None):
+            raise ConfigError(
+                f"log got {wrong}=, which is a column of all rows already; give it another name."
+            )
         row = {"step": step} | {f"f_{m + 1}": float(value) for m, value in enumerate(losses)}
         self._history.append(row | {name: float(value) for name, value in columns.items()})
         if time.time() - self._last_beat > BEAT:

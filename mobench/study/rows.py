@@ -22,12 +22,13 @@ import yaml
 
 from mobench.config.schema import choices, conf_dir
 from mobench.errors import ConfigError, StoreError, suggest
-from mobench.jobs.store import JobFolder
+from mobench.jobs.store import JobFolder, varied
 from mobench.system.paths import outputs_root, results_root
 
 if TYPE_CHECKING:
     import pandas as pd
 
+RUN = ("run", "seed", "output")
 PARTS = ("problem", "algorithm", "oracle")
 NOT_SETTINGS = ("versions", "preferences", "device")  # rows have them, or nobody sets them
 
@@ -54,11 +55,11 @@ def matching(query: Sequence[str], root: Path) -> list[Found]:
     Raises:
         ConfigError: a word of the query is none, or names a setting that no job has.
     """
-    terms = dict(map(_term, query))
+    words = [_term(word) for word in query]
     every = [Found(folder, _settings(folder)) for folder in folders(root)]
     known = {key for job in every for key in job.settings}
-    terms = {_full(key, known) if every else key: values for key, values in terms.items()}
-    return [job for job in every if all(_fits(job.settings.get(k), v) for k, v in terms.items())]
+    terms = [(_full(key, known) if every else key, values) for key, values in words]  # a key may come twice
+    return [job for job in every if all(_fits(job.settings.get(k), v) for k, v in terms)]
 
 
 def rows(*query: str, kept: bool = False) -> pd.DataFrame:
@@ -94,12 +95,15 @@ def rows(*query: str, kept: bool = False) -> pd.DataFrame:
         warnings.warn(f"jobs without rows are left out: {states}; see `mobench status`", stacklevel=2)
     columns = dict.fromkeys(("job", "problem", "algorithm", *differing([job.settings for job in done])))
     if not done:
-        return pd.DataFrame(columns=[*columns, "run", "seed", "output", "status"])
+        return pd.DataFrame(columns=[*columns, *RUN, "status"])
     tables = [job.folder.final() for job in done]
     settings = pd.DataFrame([{key: job.settings.get(key) for key in columns} for job in done])
     of_row = [i for i, table in enumerate(tables) for _ in range(len(table))]
     repeated = settings.iloc[of_row].reset_index(drop=True)
-    return pd.concat([repeated, pd.concat(tables, ignore_index=True)], axis=1)
+    # a setting that only some jobs vary stands where that of the first job would
+    front = dict.fromkeys((*RUN, *(name for table in tables for name in varied(table))))
+    ends = pd.concat(tables, ignore_index=True)
+    return pd.concat([repeated, ends[[*front, *(name for name in ends if name not in front)]]], axis=1)
 
 
 def runs() -> pd.DataFrame:
@@ -137,6 +141,11 @@ def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
             values.setdefault(key, {}).setdefault(part, set()).add(repr(value))
     names = [key for key in values if key not in ("job", "seeds")]  # every row has these
     return [key for key in names if any(len(found) > 1 for found in values[key].values())]
+
+
+def in_words(value: Any) -> str:
+    """Returns the name of a group of rows; those of jobs that do not have its setting are a group, too."""
+    return "none" if value is None or value != value else str(value)  # a NaN differs from itself
 
 
 def _full(key: str, known: Collection[str]) -> str:
@@ -183,8 +192,12 @@ def _settings(folder: JobFolder) -> dict[str, Any]:
         parts = {part: _name(part, identity[part]) for part in PARTS}
     except (FileNotFoundError, StoreError, KeyError, TypeError, AttributeError):
         return settings  # of a job that has just begun; of a damaged one, its reader says what is wrong
-    title = identity["problem"].get("title")  # functions or networks of one's own
+    title = identity["problem"].get("title")  # functions, networks or a training loop of one's own
     names = {key: name for key, name in parts.items() if name} | ({"problem": title} if title else {})
+    if (
+        identity["problem"]["class"] == "Recorded"
+    ):  # its method has any name, and the folder's leaves out signs
+        names["algorithm"] = str(identity["algorithm"]["class"])
     return settings | names | flat
 
 

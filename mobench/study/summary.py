@@ -13,6 +13,7 @@ from mobench.artifacts.statistics import LEVEL, Mean
 from mobench.artifacts.tables import latex, markdown, spread
 from mobench.errors import ConfigError, suggest
 from mobench.jobs import store
+from mobench.study.rows import in_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +43,7 @@ class Summary:
 
     def _cells(self) -> tuple[pd.DataFrame, set[tuple[int, str]]]:
         """Returns the texts of the cells, and which of them are bold."""
-        texts = self.frame[[*self.by, "runs"]].astype(str)
+        texts = self.frame[[*self.by, "runs"]].map(in_words)
         whole = [count.finished == count.planned for count in self.frame["runs"]]
         bold = set()
         for name in self.columns:
@@ -141,13 +142,11 @@ def _interval(name: str, values: np.ndarray) -> dict[str, float]:
 
 
 def _hypervolumes(group: pd.DataFrame, point: Sequence[float]) -> list[Volume]:
-    """Returns the hypervolume of each seed of a group; lost runs add nothing to it."""
+    """Returns the hypervolume of each seed's finished runs; none of a seed whose runs were all lost."""
     from mobench.metrics.hypervolume import SECONDS, bounded_hypervolume
 
-    good = group["status"] == "done"
-    ends = [
-        rows.loc[good, store.columns(rows, "f_")].to_numpy(dtype=float) for _, rows in group.groupby("seed")
-    ]
+    done = group[group["status"] == "done"]
+    ends = [rows[store.columns(rows, "f_")].to_numpy(dtype=float) for _, rows in done.groupby("seed")]
     return [bounded_hypervolume(F[np.isfinite(F).all(1)], point, SECONDS / len(ends)) for F in ends]
 
 
@@ -161,16 +160,15 @@ def _notes(
     """Returns notes on the mean, lost runs, settings that are averaged over, and estimated hypervolumes."""
     first = "; the runs of a seed are averaged first" if several else ""
     notes = [f"Mean ± half of Student's {100 * LEVEL:.0f} % interval over seeds{first}."]
-    counts = {", ".join(str(line[k]) for k in groups): line["runs"] for line in lines}
+    counts = {", ".join(in_words(line[k]) for k in groups): line["runs"] for line in lines}
     lost = [f"{name} {n.planned - n.finished} of {n.planned}" for name, n in counts.items() if n.short]
     if lost:
         notes.append(
             f"Lost runs, over which no mean is taken: {'; '.join(lost)}. These groups are never bold."
         )
     each = rows.groupby(groups, dropna=False)
-    settings = [
-        c for c in map(str, rows) if c in ("problem", "algorithm", "oracle", "output", "steps") or "." in c
-    ]
+    named = ("problem", "algorithm", "oracle", "output", "steps", *store.varied(rows))
+    settings = [c for c in map(str, rows) if c in named or "." in c]
     mixed = [c for c in settings if c not in groups and (each[c].nunique() > 1).any()]
     if mixed:
         notes.append(f"The means are also over {', '.join(mixed)}; add what should be told apart to by=.")

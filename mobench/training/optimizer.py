@@ -175,11 +175,22 @@ class Balanced:
             return self._skipped(parameters, base, len(outputs))
         for p, grad in zip(parameters, grads, strict=True):
             p.grad = grad
+        self._clear_frozen()
         self._state = after
         self._batches = seen.batches
         kkt = None if report.kkt is None else report.kkt[0]
         failed = torch.zeros((), dtype=torch.bool, device=direction.device)
         return None if weights is None else weights[0], Info(direction[0], after, kkt, failed)
+
+    def _clear_frozen(self) -> None:
+        """Takes the gradient of an earlier step from parameters that have been frozen since then.
+
+        The optimizer moves each parameter that has one.
+        """
+        for group in self.optimizer.param_groups:
+            for p in group["params"]:
+                if not p.requires_grad:
+                    p.grad = None
 
     def _skipped(self, parameters: Sequence[Tensor], base: Sequence[Tensor], K: int) -> tuple[Tensor, Info]:
         """The end of a step that a GradScaler has to skip: it sees NaN, and the method's state stays."""

@@ -157,11 +157,16 @@ class Seen(TablePoint):
         seen = d[good]
         for w, product in self.products:
             rows = product[good]
+            if torch.equal(seen, -rows) and not (torch.equal(seen, rows) and _same_zeros(seen, rows)):
+                return w
             if torch.equal(seen, rows):
                 return -w
-            if torch.equal(seen, -rows):
-                return w
         return None
+
+
+def _same_zeros(one: Tensor, other: Tensor) -> bool:
+    """Says whether zeros have equal signs: the negative of a direction of zeros is equal to it, with others."""
+    return torch.equal(torch.signbit(one), torch.signbit(other))
 
 
 @dataclass(frozen=True)
