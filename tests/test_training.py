@@ -145,11 +145,7 @@ def test_weights_of_a_direction_of_zeros_have_the_sign_of_all_others(name: str) 
     """0 is equal to -0: opposite gradients of one size cancel, those of 1 and 1 + 1e-9 all but do."""
     J = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=F64)
     ends = torch.ones(2, dtype=F64)
-    try:
-        zero, _ = solve(name, J, ends, ideal=[0.0, 0.0])
-    except MobenchError as error:
-        assert "could not be solved" in str(error), "of a method that has no direction there"
-        return
+    zero, _ = solve(name, J, ends, ideal=[0.0, 0.0])
     near, _ = solve(name, J * (1 + torch.tensor([[0.0], [1e-9]], dtype=F64)), ends, ideal=[0.0, 0.0])
     if zero is not None and near is not None:
         assert zero.sum() * near.sum() >= 0

@@ -165,7 +165,7 @@ class Seen(TablePoint):
 
 
 def _same_zeros(one: Tensor, other: Tensor) -> bool:
-    """Says whether zeros have equal signs: the negative of a direction of zeros is equal to it, with others."""
+    """Says whether zeros have equal signs, which tells a direction of zeros from its negative."""
     return torch.equal(torch.signbit(one), torch.signbit(other))
 
 
