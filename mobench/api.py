@@ -670,13 +670,28 @@ def _each(
     if not methods:
         raise ConfigError('algorithm=[] chooses no method; give names, such as algorithm=["mgda", "epo"].')
     parts = []
-    for method in methods:
+    for method, name in zip(methods, _names(methods), strict=True):
         rows = run(*overrides, measures=measures, **{**keys, "algorithm": method})
-        name = method if isinstance(method, str) else type(method).__name__
         rows.insert(0, "algorithm", name)
         rows.attrs = {}  # of several jobs: `load` would show one of them
         parts.append(rows)
     return pd.concat(parts, ignore_index=True)
+
+
+def _names(methods: Sequence[Any]) -> list[str]:
+    """Returns the names of methods, of several of a class with what they differ by: CAGrad(c=0.1)."""
+    names = [method if isinstance(method, str) else type(method).__name__ for method in methods]
+    out = []
+    for method, name in zip(methods, names, strict=True):
+        alike = [] if isinstance(method, str) else [other for other in methods if type(other) is type(method)]
+        differing = {
+            f.name: getattr(method, f.name)
+            for f in (dataclasses.fields(method) if len(alike) > 1 else ())
+            if any(getattr(other, f.name) != getattr(method, f.name) for other in alike)
+        }
+        words = ", ".join(f"{key}={value!r}" for key, value in differing.items())
+        out.append(f"{name}({words})" if words else name)
+    return out
 
 
 def _method(algorithm: Algorithm) -> list[str]:

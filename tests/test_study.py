@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import mobench
+from mobench.algorithms.cagrad import CAGrad
 from mobench.artifacts.style import preference
 from mobench.cli import status
 from mobench.errors import ConfigError, PreferenceError, StoreError
@@ -129,6 +130,8 @@ def test_rows_of_many_jobs_have_the_settings_that_differ(outputs: Path) -> None:
     assert mobench.rows("problem=zdt2", "algorithm=epo").empty
     assert mobench.rows("job=zdt2-*", "job=*-ls-*")["job"].nunique() == 2
     assert mobench.rows("algorithm=ls", "algorithm=epo").empty  # a job must fit every word
+    assert mobench.rows("seeds=[0,1,2]", "record.evaluate=false")["job"].nunique() == 5
+    assert mobench.rows("seeds=[0,1]").empty
     with pytest.raises(ConfigError, match=r"no part of a query; write KEY=VALUE"):
         mobench.rows("zdt2")
     with pytest.raises(ConfigError, match=r"setting 'step_sise'. Did you mean 'step_size'"):
@@ -155,6 +158,8 @@ def test_settings_that_runs_or_jobs_differ_by_are_told_apart(
     axes = mobench.plot(rows, by="algorithm.c").axes[0]
     assert sum(len(line.get_xdata()) for line in axes.lines) == len(rows)
     assert {text.get_text() for text in axes.get_legend().get_texts()} == {"none", "0.5", "0.7"}
+    both = mobench.run(algorithm=[CAGrad(c=0.5), CAGrad(c=0.7), "ls"], **common)
+    assert both["algorithm"].unique().tolist() == ["CAGrad(c=0.5)", "CAGrad(c=0.7)", "ls"]
 
 
 def test_functions_of_a_file_that_was_edited_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

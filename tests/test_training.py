@@ -40,6 +40,8 @@ def fits(name: str) -> bool:
     return not (chooses or method.samples > 1 or method.constraints[0] > 0 or "hvp" in needs)
 
 
+# a model alone has no other preferences, between which there are sectors
+ALONE: dict[str, dict[str, Any]] = {"pmtl": {"references": 4}}
 FITTING = {name: fits(name) for name in choices("algorithm")}
 
 
@@ -47,7 +49,7 @@ def internal(problem: Any, name: str, preference: list[float], steps: int) -> Te
     """The iterates (T + 1, P) of the project's own loop."""
     runs = Runs.product(torch.tensor([preference], dtype=F64), [0])
     oracle = Exact(problem, runs)
-    method = made(name)
+    method = made(name, **ALONE.get(name, {}))
     state = loop.start(oracle, method, {}, oracle.initial(runs), runs, steps)
     xs = [state["theta"][0]]
     for t in range(steps):
@@ -68,7 +70,8 @@ def outside(problem: Any, name: str, start: Tensor, preference: list[float], ste
     """The same in a loop of one's own."""
     x = start.clone().requires_grad_(True)
     sgd = torch.optim.SGD([x], lr=1.0)
-    optimizer = Balanced(sgd, name, preference, steps=steps, ideal=problem.ideal_point.tolist())
+    given = {"steps": steps, "ideal": problem.ideal_point.tolist(), **ALONE.get(name, {})}
+    optimizer = Balanced(sgd, name, preference, **given)
     rates = Rate(sgd, optimizer.algorithm)
     xs = [x.detach().clone()]
     for _ in range(steps):
@@ -145,10 +148,49 @@ def test_weights_of_a_direction_of_zeros_have_the_sign_of_all_others(name: str) 
     """0 is equal to -0: opposite gradients of one size cancel, those of 1 and 1 + 1e-9 all but do."""
     J = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=F64)
     ends = torch.ones(2, dtype=F64)
-    zero, _ = solve(name, J, ends, ideal=[0.0, 0.0])
-    near, _ = solve(name, J * (1 + torch.tensor([[0.0], [1e-9]], dtype=F64)), ends, ideal=[0.0, 0.0])
+    given = {"ideal": [0.0, 0.0], **ALONE.get(name, {})}
+    zero, _ = solve(name, J, ends, **given)
+    near, _ = solve(name, J * (1 + torch.tensor([[0.0], [1e-9]], dtype=F64)), ends, **given)
     if zero is not None and near is not None:
         assert zero.sum() * near.sum() >= 0
+
+
+def test_what_would_pass_without_a_word_is_refused() -> None:
+    """A preference without others beside it, values of runs in columns, features that count twice."""
+    J = rows(3, M=2)
+    with pytest.raises(CompatibilityError, match="here is only one: give references=L"):
+        solve("pmtl", J[0], [1.0, 2.0], [0.3, 0.7])
+    near, far = (solve("pmtl", J[0], [1.0, 2.0], [w, 1 - w], references=5)[0] for w in (0.1, 0.9))
+    assert near is not None
+    assert far is not None
+    assert not torch.allclose(near, far)
+    with pytest.raises(ConfigError, match=r"the shape \(2, 3\); expected \(3, 2\), a row for each run"):
+        solve("stch", J, torch.ones(2, 3))
+    with pytest.raises(ConfigError, match=r"the shape \(2, 1\); expected \(2,\), a value for each"):
+        solve("stch", J[0], torch.ones(2, 1))
+    net, x, _ = network()
+    optimizer = Balanced(torch.optim.SGD(net.parameters(), lr=0.1), "mgda")
+    z = net.trunk(x)
+    with pytest.raises(ConfigError, match="features has a tensor twice"):
+        optimizer.backward(torch.stack([head(z).square().mean() for head in net.heads]), features=[z, z])
+
+
+@pytest.mark.parametrize("name", ["ls", "mgda"])
+def test_a_step_where_graphs_are_switched_off(name: str) -> None:
+    """The losses have theirs, in a vector as in a list."""
+    ends = []
+    for listed in (False, True):
+        net, x, y = network()
+        optimizer = Balanced(torch.optim.SGD(net.parameters(), lr=0.1), name)
+        losses = (net(x) - y).square().mean(0)
+        given = list(losses.unbind()) if listed else losses
+        with torch.no_grad():
+            optimizer.step(given)
+        ends.append(torch.cat([p.detach().reshape(-1) for p in net.parameters()]))
+    net, x, y = network()
+    Balanced(torch.optim.SGD(net.parameters(), lr=0.1), name).step((net(x) - y).square().mean(0))
+    for end in ends:
+        assert torch.equal(end, torch.cat([p.detach().reshape(-1) for p in net.parameters()]))
 
 
 def test_a_state_goes_from_step_to_step() -> None:

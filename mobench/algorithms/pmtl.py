@@ -82,6 +82,14 @@ class PMTL(Weighting):
         U = rows_of(self.references, M, "references", ctx.prefs)
         return U / torch.linalg.vector_norm(U, dim=-1, keepdim=True)
 
+    def misses(self) -> str:
+        if self.references != "preferences":
+            return ""
+        return (
+            "PMTL descends in the sector of its preference among others, and here is only one: give "
+            "references=L, a number of rays of two objectives, or a list of rays."
+        )
+
     def init(self, ctx: Context) -> State:
         preference_rays = ray(ctx.prefs)
         R = len(preference_rays)

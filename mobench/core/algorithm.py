@@ -160,6 +160,10 @@ class Algorithm(ABC):
         """Conditions of the method's theory that the settings break; a warning each, nothing is refused."""
         return []
 
+    def misses(self) -> str:
+        """Returns what a single model with a single preference does not give the method; "" is nothing."""
+        return ""
+
     def needs(self, spec: Spec) -> frozenset[str]:
         """Subset of {jacobian, jvp, hvp}; values and vjp are always there."""
         return frozenset()

@@ -469,6 +469,8 @@ class MultiObjective(FedAvg):
                     ideal=None if self.ideal is None else self.ideal[present].unsqueeze(0),
                     seeds=torch.tensor([self.seed], dtype=torch.int64),
                 )
+                if words := self.algorithm.misses():
+                    raise CompatibilityError(words)
                 state = self.algorithm.init(context)
             if whole:
                 for name, rule in self._rules.items():

@@ -232,7 +232,7 @@ def identity(job: Job) -> dict[str, Any]:
         entries[group] = dataclasses.replace(part, arguments=arguments)
     parts = [part for group in config.parts.keys() - {"algorithm"} for part in entries[group].parts()]
     versions = {part.where: part.cls.version for part in parts}
-    versions |= {"problem": type(job.problem).version, "algorithm": type(job.algorithm).version}
+    versions |= {"problem": job.problem.version, "algorithm": type(job.algorithm).version}
     if job.varied:
         # pairs, because the order of the keys numbers the runs
         entries["vary"] = [[name, [float(v) for v in values]] for name, values in config.vary.items()]

@@ -159,7 +159,12 @@ def _closed(
 ) -> bool:
     """Returns whether `qp` has a closed form."""
     zero = not isinstance(lower, Tensor) and lower == 0.0
-    return Q.shape[1] == 2 and a is not None and upper is None and zero
+    if not (Q.shape[1] == 2 and a is not None and upper is None and zero):
+        return False
+    if b is None or r is None or Q.device.type != "cpu":  # a GPU is not waited for
+        return True
+    # a run without an equality (a = 0, r = 0) is a program over x >= 0, such as that of a loss of 0
+    return not bool(((r == 0) & (a == 0).all(1) & (b != 0).any(1)).any())
 
 
 @on_host(closed=_closed)
@@ -180,11 +185,11 @@ def qp(
     (R, n), -inf and +inf for no bound. float32 is solved in float64 and rounded.
 
     n = 2 with an equality, lower = 0 and no upper bound is a closed form (r > 0, or x = 0 where a, r and b
-    are 0). The rest: shift to lower = 0, scale x so that Q has a unit diagonal (rows of very different
-    length), eliminate the equality, pivot; where the certificate shows that rounding has spoilt the answer,
-    again without the bounds that are far from x (if there are any) and with rows nearer to their lengths,
-    then with units of their own for variables with a_i = 0, which the equality gives no size, and then with
-    the smallest ridge that helps.
+    are 0; on a GPU a run with a = 0, r = 0 and another b comes back as failed). The rest: shift to lower = 0,
+    scale x so that Q has a unit diagonal (rows of very different length), eliminate the equality, pivot;
+    where the certificate shows that rounding has spoilt the answer, again without the bounds that are far
+    from x (if there are any) and with rows nearer to their lengths, then with units of their own for
+    variables with a_i = 0, which the equality gives no size, and then with the smallest ridge that helps.
     Infeasible and unbounded runs come back as failed. The answer does not depend on the scale of (Q, b), nor
     on the other runs of the batch.
     """

@@ -169,9 +169,16 @@ def _term(word: str) -> tuple[str, list[str]]:
 
 
 def _fits(value: Any, patterns: Sequence[str]) -> bool:
-    """Says whether a value equals one of the patterns, as text or as a number: 0.10 is 0.1."""
+    """Says whether a value equals one of the patterns, as text or as a number: 0.10 is 0.1.
+
+    A list equals all of them, in their order: `seeds=[0,1]`.
+    """
     if value is None:
         return "null" in patterns
+    if isinstance(value, list | tuple):
+        return len(value) == len(patterns) and all(map(_fits, value, ([text] for text in patterns)))
+    if isinstance(value, bool):
+        return str(value).lower() in (text.lower() for text in patterns)
     return any(fnmatch.fnmatchcase(str(value), text) or _equal(value, text) for text in patterns)
 
 

@@ -258,6 +258,8 @@ class Balanced:
         listed = () if features is None else _listed(features)
         if listed and constrained:
             raise ConfigError("features cannot be combined with constraints; leave features out.")
+        if len({id(z) for z in listed}) < len(listed):
+            raise ConfigError("features has a tensor twice; its gradient would count twice, so give it once.")
         for k, z in enumerate(listed, 1):
             check_real(f"Feature {k}", z)
             if z.grad_fn is None:
@@ -481,6 +483,7 @@ def _listed(some: Tensor | Sequence[Tensor]) -> list[Tensor]:
     return [some] if isinstance(some, Tensor) else list(some)
 
 
+@torch.enable_grad()  # parts of a vector belong to its graph, also where a program has switched graphs off
 def _scalars(what: str, outputs: Tensor | Sequence[Tensor]) -> list[Tensor]:
     """Scalars, from a vector of them or a list."""
     if callable(outputs) and not isinstance(outputs, Tensor):

@@ -61,7 +61,8 @@ def solve(
     Args:
         method: its name, as in `algorithm=NAME`, or an `Algorithm`.
         jacobian: the gradients of the objectives, then of the constraints, one in each row; with a first axis
-            R, those of R independent runs. A dense tensor of real numbers; float16 and bfloat16 are computed
+            R, those of R runs, which no method but those of populations (and PMTL's sectors) lets depend on
+            each other. A dense tensor of real numbers; float16 and bfloat16 are computed
             with as float32.
         values: of the objectives and constraints (g <= 0). Methods that see gradients alone need none.
         preference: positive weights with sum 1 (None: uniform).
@@ -108,9 +109,15 @@ def solve(
         direction, after, weights, report = _blind(stepper, rows, K - constraints, state, gramian is not None)
     else:
         check_real("values", torch.as_tensor(values), None)
-        F = torch.as_tensor(values, dtype=torch.float64, device=rows.device).detach().reshape(R, -1)
-        if F.shape[1] != K:
-            raise ConfigError(f"values has {F.shape[1]} entries for each run, but there are {K} gradients.")
+        F = torch.as_tensor(values, dtype=torch.float64, device=rows.device).detach()
+        if F.numel() != R * K:
+            raise ConfigError(
+                f"values has {F.numel() / R:g} entries for each run, but there are {K} gradients."
+            )
+        if F.shape != (R, K) and not (R == 1 and F.shape == (K,)):
+            expected = f"({K},), a value for each gradient" if alone else f"({R}, {K}), a row for each run"
+            raise ConfigError(f"values has the shape {tuple(F.shape)}; expected {expected}.")
+        F = F.reshape(R, K)
         seen = Seen(F, rows, K - constraints, factored=gramian is not None)
         direction, after, weights, report = stepper.step(seen, state)
     if weights is None and gramian is not None:
@@ -238,6 +245,8 @@ class Stepper:
             )
         check(spec, self.algorithm)
         prefs = self._preferences(R, M).to(values.device)
+        if len(torch.unique(prefs, dim=0)) == 1 and (words := self.algorithm.misses()):
+            raise CompatibilityError(words)
         ideal = None if self.ideal is None else torch.as_tensor(self.ideal, dtype=torch.float64).to(prefs)
         return self.algorithm.init(
             Context(

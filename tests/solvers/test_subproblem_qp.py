@@ -704,7 +704,24 @@ def test_two_variables_without_an_equality_or_a_pull():
     assert not solution.failed.any()
     assert solution.x.tolist() == [[0.0, 0.0], [0.5, 0.5]]
     pulled = qp(Q, torch.ones_like(a), a, a.sum(1) / 2)
-    assert pulled.failed.tolist() == [True, False]
+    assert not pulled.failed.any()
+    assert pulled.x.tolist() == [[1.0, 1.0], [0.5, 0.5]]
+
+
+def test_two_variables_without_an_equality_beside_one_with_it():
+    """A loss of 0 leaves no equality (a = 0, r = 0) but least squares over x >= 0, as SciPy's nnls."""
+    draw = np.random.default_rng(0)
+    J = draw.standard_normal((40, 2, 3))
+    d = draw.standard_normal((40, 3))
+    a = np.ones((40, 2)) * (np.arange(40) % 2)[:, None]
+    Q, b = J @ J.transpose(0, 2, 1), (J @ d[:, :, None])[:, :, 0]
+    solution = qp(*map(torch.from_numpy, (Q, b, a, a[:, 0].copy())))
+    assert not solution.failed.any()
+    for x, rows_, target, one in zip(solution.x.numpy(), J, d, a, strict=True):
+        if one.any():
+            assert x.sum() == pytest.approx(1, abs=1e-12)
+        else:
+            np.testing.assert_allclose(x, nnls(rows_.T, target)[0], rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("n", [2, 5])
