@@ -14,8 +14,8 @@ folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
 pip=("$folder/venv/bin/pip" install --quiet --no-compile --disable-pip-version-check)
-"${pip[@]}" torch==2.13.0 numpy==2.4.6 scipy==1.17.1 cvxpy==1.9.3 clarabel==0.11.1 2>/dev/null
-"${pip[@]}" --no-deps torchjd==0.18.0 2>/dev/null
+"${pip[@]}" torch==2.13.0 numpy==2.4.6 2>/dev/null
+"${pip[@]}" --no-deps torchjd==0.18.0 scipy==1.17.1 cvxpy==1.9.3 clarabel==0.11.1 cffi==2.1.1 2>/dev/null
 "$folder/venv/bin/python" -W ignore - <<'PY'
 from importlib.metadata import version
 
@@ -66,13 +66,13 @@ def train(unit):
     """Minimizes half the squared distances to two points, measured in the unit; returns the way from the segment between them, in mm."""
     points = torch.tensor([[0.0, 0.0], [4.0, 0.0]]) * unit
     x = torch.tensor([1.0, 3.0]) * unit
-    for _ in range(100):
+    for _ in range(80):
         x = x - 0.1 * CAGrad(c=c)(x - points)
     return (x[1] / unit).item()
 
 
 way = {name: train(unit) for name, unit in (("millimetres", 1.0), ("metres", 0.001))}
 for name, left in way.items():
-    print(f"100 steps in {name}: {left:.4f} mm from the Pareto set, from 3 mm at the start")
-assert abs(way["millimetres"]) < 1e-3 and way["metres"] == 3.0
+    print(f"80 steps in {name}: {left:.4f} mm from the Pareto set, from 3 mm at the start")
+assert abs(way["millimetres"]) < 0.01 and way["metres"] == 3.0
 PY

@@ -4,9 +4,9 @@
 # UPGrad (Quinton and Rey 2024) projects every gradient onto the dual cone of all of them, and takes the mean, which has no negative inner product
 # with any gradient. TorchJD adds reg_eps = 0.0001 to the diagonal of the Gramian, relative to its trace, before it projects. For a gradient
 # of a hundredth of the length of another, that is as much as its own square: it is no longer protected. In the example its cosine with the
-# direction is -0.84 where the definition gives 0 or more, and the training makes that objective thirteen times as large. DualProj does the same. Losses with
-# gradients of such different lengths are why one takes UPGrad and not a sum. Moreover, as soon as all gradients together are shorter than 0.01,
-# the direction is the plain mean. It is documented as a small value against numerical errors of the Gramian.
+# direction is -0.84 where the definition gives 0 or more, and the training makes that objective thirteen times as large. DualProj does the
+# same. Losses with gradients of such different lengths are why one takes UPGrad and not a sum. Moreover, as soon as all gradients together
+# are shorter than 0.01, the direction is the plain mean. reg_eps is documented as a small value against numerical errors of the Gramian.
 # UPGrad(projector=QuadprogProjector(norm_eps=0.0, reg_eps=1e-12)) is right in the example, in double precision.
 #
 # For two gradients the projections are written out below. Fails if the behaviour changes.
