@@ -6,7 +6,7 @@
 # to less than norm_eps = 0.0001 as zeros, and then all the weights are zero, those of the mean as well. So the same two distances are minimized
 # in millimetres, with a step of 0.1, and in metres not a single step is taken, though nothing is stationary. Small losses, a loss divided
 # by the number of its terms, or a late phase of the training are enough. Nothing warns, and norm_eps is documented as a small value "to avoid
-# division by zero". CAGrad(c, norm_eps=1e-30) gives the direction at every length in the example; MGDA has no such limit.
+# division by zero". CAGrad(c, norm_eps=1e-30) gives the direction at every length in the example.
 #
 # The direction is computed below and certified by its dual problem. Fails if the behaviour changes.
 set -euo pipefail
@@ -15,7 +15,7 @@ trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
 pip=("$folder/venv/bin/pip" install --quiet --no-compile --disable-pip-version-check)
 "${pip[@]}" torch==2.13.0 numpy==2.4.6 2>/dev/null
-"${pip[@]}" --no-deps torchjd==0.18.0 scipy==1.17.1 cvxpy==1.9.3 clarabel==0.11.1 cffi==2.1.1 2>/dev/null
+"${pip[@]}" --no-deps torchjd==0.18.0 scipy==1.17.1 cvxpy==1.9.3 clarabel==0.11.1 cffi==2.1.1 qdldl==0.1.9.post1 sparsediffpy==0.6.1 2>/dev/null
 "$folder/venv/bin/python" -W ignore - <<'PY'
 from importlib.metadata import version
 
