@@ -6,7 +6,7 @@
 # the report says so: "significantly different if their confidence intervals are not overlapping". Yet its last sentence, which lists
 # what is not significant, takes two means as different as soon as they are further apart than half of the critical distance. In the example
 # two methods with p = 0.26 and overlapping intervals end as "all differences between the populations are significant". If two of three
-# methods are the same and the third is worse, the report tells the two apart in 23 of 100 experiments at a significance level of 5%, the
+# methods are the same and the third is worse, the report tells the two apart in 24 of 100 experiments at a significance level of 5%, the
 # test in 2. Whoever pastes the report into a paper claims too much; the intervals that it prints are the ones to compare.
 #
 # The test is written out below and compared with SciPy. Plots and the Bayesian test are replaced by placeholders.
