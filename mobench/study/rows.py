@@ -201,9 +201,7 @@ def _settings(folder: JobFolder) -> dict[str, Any]:
         return settings  # of a job that has just begun; of a damaged one, its reader says what is wrong
     title = identity["problem"].get("title")  # functions, networks or a training loop of one's own
     names = {key: name for key, name in parts.items() if name} | ({"problem": title} if title else {})
-    if (
-        identity["problem"]["class"] == "Recorded"
-    ):  # its method has any name, and the folder's leaves out signs
+    if identity["problem"]["class"] == "Recorded":  # the folder's name leaves out signs of the method's
         names["algorithm"] = str(identity["algorithm"]["class"])
     return settings | names | flat
 

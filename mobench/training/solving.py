@@ -62,8 +62,7 @@ def solve(
         method: its name, as in `algorithm=NAME`, or an `Algorithm`.
         jacobian: the gradients of the objectives, then of the constraints, one in each row; with a first axis
             R, those of R runs, which no method but those of populations (and PMTL's sectors) lets depend on
-            each other. A dense tensor of real numbers; float16 and bfloat16 are computed
-            with as float32.
+            each other. A dense tensor of real numbers; float16 and bfloat16 are computed with as float32.
         values: of the objectives and constraints (g <= 0). Methods that see gradients alone need none.
         preference: positive weights with sum 1 (None: uniform).
         state: `info.state` of the last step, which was made with the same preference, steps, seed and ideal;
