@@ -159,12 +159,7 @@ def _closed(
 ) -> bool:
     """Returns whether `qp` has a closed form."""
     zero = not isinstance(lower, Tensor) and lower == 0.0
-    if not (Q.shape[1] == 2 and a is not None and upper is None and zero):
-        return False
-    if b is None or r is None or Q.device.type != "cpu":  # a GPU is not waited for
-        return True
-    # a run without an equality (a = 0, r = 0) is a program over x >= 0, such as that of a loss of 0
-    return not bool(((r == 0) & (a == 0).all(1) & (b != 0).any(1)).any())
+    return Q.shape[1] == 2 and a is not None and upper is None and zero
 
 
 @on_host(closed=_closed)
@@ -196,13 +191,31 @@ def qp(
     if _closed(Q, b, a, r, lower, upper):
         assert a is not None
         answer = plane.qp(Q, b, a, r)
-        if answer is not None:
+        if answer is None:
+            xp, (Q_, b_, a_, r_) = arrays(Q, b, a, Q.new_ones(len(Q)) if r is None else r)
+            with np.errstate(all="ignore"):
+                answer = certified(xp, *segment(xp, Q_, b_, a_, r_), Q.dtype)
+        if b is None or r is None or Q.device.type != "cpu":  # a GPU is not waited for
             return answer
-        xp, (Q_, b_, a_, r_) = arrays(Q, b, a, Q.new_ones(len(Q)) if r is None else r)
-        with np.errstate(all="ignore"):
-            return certified(xp, *segment(xp, Q_, b_, a_, r_), Q.dtype)
-    program = _program(Q, b, a, r, lower, upper)
-    return solution_of(compiled_solver("pivoting").qp(*program, np.array(RIDGES), LIMITS), Q.dtype)
+        # a run without an equality (a = 0, r = 0) but with a linear term, such as that of a loss of 0
+        loose = (r == 0) & (a == 0).all(1) & (b != 0).any(1)
+        return _replaced(answer, loose, Q, b, a, r) if bool(loose.any()) else answer
+    return _pivoted(_program(Q, b, a, r, lower, upper), Q.dtype)
+
+
+def _pivoted(program: tuple[Array, ...], dtype: torch.dtype) -> Solution:
+    return solution_of(compiled_solver("pivoting").qp(*program, np.array(RIDGES), LIMITS), dtype)
+
+
+def _replaced(
+    answer: Solution, some: Bool[Tensor, " R"], Q: Tensor, b: Tensor, a: Tensor, r: Tensor
+) -> Solution:
+    """The answer with that of pivoting for some of the runs."""
+    other = _pivoted(_program(Q[some], b[some], a[some], r[some], 0.0, None), Q.dtype)
+    merged = [part.clone() for part in (answer.x, answer.residual, answer.failed)]
+    for part, better in zip(merged, (other.x, other.residual, other.failed), strict=True):
+        part[some] = better
+    return Solution(*merged)
 
 
 def solution_of(answer: tuple[Array, Array, Array], dtype: torch.dtype) -> Solution:
