@@ -751,6 +751,27 @@ def test_a_parameter_that_is_frozen_stays() -> None:
     assert not any(torch.equal(p, old) for p, old in zip(rest, before[1:], strict=True))
 
 
+@pytest.mark.parametrize("name", [name for name, fitting in FITTING.items() if fitting])
+def test_parameters_are_frozen_and_thawed(name: str) -> None:
+    """Where the method has a memory for each parameter, a message says so."""
+    net, x, y = network()
+    given = {"ideal": [0.0, 0.0], **ALONE.get(name, {})}
+    optimizer = Balanced(torch.optim.SGD(net.parameters(), lr=0.01), name, **given)
+    for frozen in (False, True, False):
+        for p in net.trunk.parameters():
+            p.requires_grad_(not frozen)
+        before = net.trunk[0].weight.detach().clone()
+        try:
+            optimizer.step((net(x) - y).square().mean(0))
+        except ConfigError as error:
+            words = str(error)
+        else:
+            words = ""
+        assert ("remembers numbers for each of" in words) == (name == "excess_mtl" and frozen)
+        if frozen:
+            assert torch.equal(net.trunk[0].weight, before)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_method_that_transforms_losses_takes_rows_of_any_type(dtype: torch.dtype) -> None:
     J = torch.randn(3, 5, generator=torch.Generator().manual_seed(0)).to(dtype)

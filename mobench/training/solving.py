@@ -170,6 +170,11 @@ class Seen(TablePoint):
         return None
 
 
+def _remembers(state: State, P: int) -> bool:
+    """Says whether a method's state has numbers for each of P variables."""
+    return any(isinstance(x, Tensor) and x.ndim > 1 and x.shape[-1] == P for x in tree_leaves(state))
+
+
 def _same_zeros(one: Tensor, other: Tensor) -> bool:
     """Says whether zeros have equal signs, which tells a direction of zeros from its negative."""
     return torch.equal(torch.signbit(one), torch.signbit(other))
@@ -209,12 +214,18 @@ class Stepper:
                     f"The state was made with {state['settings']}, but this step asks for {settings}. "
                     "Preference, steps, seed and ideal belong to a whole run; begin one with state=None."
                 )
+            P = point.x.shape[1]
+            if (before := state.get("P", P)) != P and _remembers(state["alg"], before):
+                raise ConfigError(
+                    f"{name_of(self.algorithm)} remembers numbers for each of {before} variables, and there "
+                    f"are {P} now. Freeze parameters before its first step, or begin a new run."
+                )
             t = int(state["t"])
             d, alg, report = algorithm.step((point,), _copied(state["alg"]), t, algorithm.schedule(t))
         weights = point.weights(d)
         if weights is not None and factor is not None:
             weights = weights * factor
-        return d, {"t": t + 1, "alg": alg, "settings": settings}, weights, report
+        return d, {"t": t + 1, "alg": alg, "settings": settings, "P": P}, weights, report
 
     def _settings(self) -> dict[str, Any]:
         """The settings of a whole run, as plain numbers."""
