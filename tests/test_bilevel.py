@@ -23,6 +23,7 @@ from mobench.core.bilevel import Bilevel, GraphView, newton
 from mobench.core.cg import conjugate_gradients
 from mobench.core.compatibility import check
 from mobench.core.preferences import resolve
+from mobench.core.sets import Ball, Box, Set
 from mobench.errors import CompatibilityError, ConfigError, PreferenceError, SolverError
 from mobench.oracles import EMA, Exact, Hypergradient, ValueGap
 from mobench.oracles import hypergradient as hypergradient_module
@@ -626,3 +627,32 @@ def test_refusals() -> None:
         HyperCleaning(shrink=100).bind(runs)
     with pytest.raises(ConfigError, match="spectrum"):
         BilevelQuadratic(spectrum=(0.0, 1.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class InASet(Bilevel):
+    """y*(x) = x + 2, with x in a set that has no room for it."""
+
+    of_x: Set = Box(0.0, 1.0)  # noqa: RUF009
+
+    X = property(lambda self: self.of_x)
+    n_objectives = property(lambda self: 2)
+    dim = property(lambda self: 2)
+    blocks = property(lambda self: 1)
+    lower_dim = property(lambda self: 2)
+
+    def f(self, x: Tensor, y: Tensor) -> Tensor:
+        return torch.stack([(y[:, 0] - c).square().sum(1) for c in (2.2, 2.8)], 1)
+
+    def g(self, x: Tensor, y: Tensor) -> Tensor:
+        return 0.5 * (y - x.unsqueeze(1) - 2).square().sum(-1)
+
+
+def test_the_lower_variables_are_not_in_the_set_of_the_upper_ones() -> None:
+    """FORUM steps in (x, y), and y is anywhere."""
+    runs = Runs.product(torch.tensor([[0.5, 0.5]], dtype=torch.float64), [0])
+    X = ValueGap(InASet(), runs).spec.X
+    theta = torch.tensor([[2.0, -1.0, 5.0, -7.0]], dtype=torch.float64)
+    assert X.project(theta).tolist() == [[1.0, 0.0, 5.0, -7.0]]
+    with pytest.raises(CompatibilityError, match="with x in a box or anywhere, not in Ball"):
+        ValueGap(InASet(of_x=Ball(1.0)), runs)

@@ -121,6 +121,12 @@ def test_a_point_moved_by_a_tenth_of_the_extent_has_that_gap() -> None:
     assert reference.volume(inner[:0]) == 0.0
 
 
+def test_a_nadir_lies_above_the_front() -> None:
+    """Below it the unit is negative, and the worst point the best."""
+    with pytest.raises(ConfigError, match=r"nadir \[2.3, 2.3\] must lie above .* \[3.0, 3.0\]"):
+        measures.Reference(np.array([[3.0, 4.0], [4.0, 3.0]]), nadir=np.array([2.3, 2.3]))
+
+
 def test_a_front_needs_an_extent() -> None:
     with pytest.raises(ConfigError, match="extent is the unit"):
         measures.Reference(np.array([[0.0, 1.0]]))

@@ -39,7 +39,7 @@ from mobench.jobs.build import make_job
 from mobench.jobs.run import folder_of, run_job
 from mobench.jobs.store import JobFolder
 from mobench.models.mlp import MLP
-from mobench.oracles import Exact, LocalSteps
+from mobench.oracles import EMA, Exact, LocalSteps
 from mobench.problems import VLMOP2, ZDT1, FederatedImages, LeastSquares, MultiMNIST
 from tests.conftest import Run
 from tests.helpers import runs_at
@@ -1077,3 +1077,13 @@ def test_other_preferences_on_the_command_line_replace_the_uniform_one() -> None
     job = make_job(composed(*SMOKE, "algorithm=ls", "preferences=3"))
     assert job.runs.all.shape == (3, 10)
     assert make_job(composed(*SMOKE, "algorithm=ls")).runs.all.tolist() == [[0.1] * 10]
+
+
+def test_averages_of_clients_refuse_transformed_objectives() -> None:
+    """Their local steps would have to descend on them."""
+    problem = VLMOP2()
+    runs = Runs.product(torch.tensor([[0.5, 0.5]], dtype=torch.float64), [0])
+    averages = EMA(problem, runs, LocalSteps(problem, runs, local_steps=2))
+    with pytest.raises(CompatibilityError, match="do not follow a method's transformed objectives"):
+        averages.transformed(torch.square)
+    assert EMA(problem, runs, Exact(problem, runs)).transformed(torch.square).spec.M == 2

@@ -21,7 +21,7 @@ from flwr.clientapp import ClientApp
 
 import mobench
 from mobench.errors import CompatibilityError, ConfigError, MobenchError
-from mobench.flower import MultiObjective, client_loss, strategy
+from mobench.flower import MultiObjective, _Answer, client_loss, strategy
 from mobench.oracles import LocalSteps
 from tests.conftest import REPOSITORY
 from tests.flower_here import Here, documented
@@ -202,6 +202,22 @@ def test_a_state_begins_with_the_first_round_of_all_clients(method: str) -> None
     grid.away = set()
     fresh = strategy(method, M, local_step=ETA, flower=flower)
     assert torch.equal(federation.train(chosen, 1, grid), federation.train(fresh, 1, grid))
+
+
+@pytest.mark.parametrize("away", [0, 1, 4])
+def test_a_state_counts_its_own_steps(away: int) -> None:
+    """DWA weighs by how losses fall: alike here, so that both clients count the same in all other rounds."""
+    chosen = strategy("dwa", 2, local_step=ETA)
+    chosen._model, chosen._names = {"w": np.zeros(3, np.float32)}, ("w",)
+    moved = np.eye(3, dtype=np.float32)
+    for t in range(7):
+        present = [0] if t == away else [0, 1]
+        losses = torch.tensor([2.0, 1.0], dtype=torch.float64) * 0.99**t
+        answers = {m: _Answer({"w": 0.01 * moved[m]}, float(losses[m]), None) for m in present}
+        result = chosen._step(answers, losses, torch.zeros(1, 3), t)
+        assert result is not None
+        assert result[1] is not None
+        assert result[1].tolist() == pytest.approx([1.0, 0.0] if t == away else [0.5, 0.5])
 
 
 def error() -> None:

@@ -100,7 +100,7 @@ def test_what_cannot_be_recorded_is_refused(outputs: Path) -> None:
             run.log(1, [1, 2])
 
 
-@pytest.mark.parametrize("column", ["seed", "status", "seconds", "f_1", "preference_2"])
+@pytest.mark.parametrize("column", ["seed", "status", "f_1", "preference_2", "problem", "algorithm.lr"])
 def test_columns_that_rows_have_already_are_refused(column: str) -> None:
     with mobench.record("two wells", "ls", preference=[1, 3]) as run:
         with pytest.raises(ConfigError, match=f"log got {column}=, which is a column of all rows already"):

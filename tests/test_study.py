@@ -338,5 +338,7 @@ def test_what_is_lost_or_done_several_times_is_said(
     assert "ignores" not in capsys.readouterr().err
     mobench.run(problem="vlmop2", algorithm="mgda", **common)
     assert "MGDA ignores preferences: the 3 runs of each seed are equal" in capsys.readouterr().err
+    mobench.run(problem="zdt1", algorithm="hv_gradient", preferences=3, steps=2, logger="local")
+    assert "set problem.start.per_preference=true" in capsys.readouterr().err
     mobench.run(problem="vlmop2", algorithm="epo", **common)
     assert capsys.readouterr().err.count("ignores") == 0

@@ -48,6 +48,11 @@ class Reference:
                 "A reference front needs points that differ in every objective, for its extent is the unit; "
                 f"found {len(front)} nondominated points."
             )
+        if self.nadir is not None and (self.nadir - front.min(0) < FLAT).any():
+            raise ConfigError(
+                f"The nadir {np.round(self.nadir, 6).tolist()} must lie above the smallest values of the "
+                f"front, {np.round(front.min(0), 6).tolist()}; their difference is the unit."
+            )
         object.__setattr__(self, "points", front)
 
     @cached_property

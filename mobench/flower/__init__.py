@@ -231,6 +231,7 @@ class MultiObjective(FedAvg):
         self._rules = {name: make_output(name) for name in algorithm.outputs}
         self._outputs: dict[str, State] = {}
         self._state: State | None = None
+        self._steps = 0  # that the state has taken: rounds of all clients
         self._model: dict[str, np.ndarray] = {}
         self._names: tuple[str, ...] = ()  # of the trained arrays
 
@@ -476,7 +477,7 @@ class MultiObjective(FedAvg):
                 for name, rule in self._rules.items():
                     before = self._outputs.get(name) or rule.init(theta, self.clients)
                     self._outputs[name] = rule.update(before, theta, point, t)
-            number = t if whole and self._state is not None else 0  # of the state's own steps
+            number = self._steps if whole else 0
             d, state, info = self.algorithm.step((point,), state, number, self.algorithm.schedule(t))
         if info.fail is not None and bool(info.fail.any()):
             raise MobenchError(
@@ -485,6 +486,7 @@ class MultiObjective(FedAvg):
             )
         if whole:
             self._state = state
+            self._steps += 1
         weights = None
         if (seen := point.weights(d)) is not None:
             weights = torch.zeros_like(self.preference)

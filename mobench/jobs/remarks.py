@@ -65,6 +65,11 @@ def equal_runs(folder: JobFolder, rows: pd.DataFrame, config: Mapping[str, Any] 
     spread = (rows.groupby(["seed", "output"])[columns(rows, "f_")].nunique(dropna=False) > 1).any(axis=None)
     if preferences < 2 or spread:
         return []
+    if getattr(method, "together", False):
+        return [
+            f"{method.__name__} moves {preferences} points of each seed, which have started at one point and "
+            "are equal for ever: set problem.start.per_preference=true"
+        ]
     return [
         f"{method.__name__} ignores preferences: the {preferences} runs of each seed are equal; "
         "preferences=1 trains one of them"

@@ -5,6 +5,7 @@ fh <- rho_t f(x_t, xi_t) + (1 - rho_t) fh,   same for every row;   rho_t = min(1
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -99,6 +100,19 @@ class EMA(Oracle):
         self.block_of = torch.arange(spec.P, device=runs.seeds.device) * blocks // spec.P
         keys = [seed_for(int(s), problem=problem.name, use="blocks") for s in runs.seeds]
         self.keys = torch.tensor(keys, dtype=torch.int64, device=runs.seeds.device)
+
+    def transformed(self, fn: Callable[[Tensor], Tensor]) -> Oracle:
+        """fn of the averages; clients that take local steps would have to descend on fn(f) themselves.
+
+        Raises:
+            CompatibilityError: they do not know of fn.
+        """
+        if self.inner.spec.local_steps:
+            raise CompatibilityError(
+                "oracle=ema averages the answers of clients, whose local steps do not follow a method's "
+                "transformed objectives; choose oracle=local_steps, or a method without."
+            )
+        return super().transformed(fn)
 
     def rho(self, t: int) -> float:
         """Weight of the sample of step t."""

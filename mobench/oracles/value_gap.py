@@ -6,6 +6,7 @@ grad q ~ (grad_x g(x, y) - grad_x g(x, y~), grad_y g(x, y))
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import torch
@@ -16,7 +17,9 @@ from mobench.core.oracle import State
 from mobench.core.point import Point, TablePoint
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
+from mobench.core.sets import Box, Free, Intervals, Set
 from mobench.core.types import Real
+from mobench.errors import CompatibilityError
 from mobench.oracles.exact import problem_spec
 from mobench.oracles.hypergradient import OfBilevel
 
@@ -36,7 +39,10 @@ class ValueGap(OfBilevel):
         self._bind(problem, runs, inner_steps, inner_step, None, "value_gap")
         spec = problem_spec(self.problem, len(runs), samples=1)
         P = spec.P + self.problem.blocks * self.problem.lower_dim
-        self.spec = replace(spec, N=1, P=P, provides=frozenset({"jacobian", "jvp"}), constraint_kind="gap")
+        X = _beside(self.problem.X, spec.P, P)
+        self.spec = replace(
+            spec, N=1, P=P, X=X, provides=frozenset({"jacobian", "jvp"}), constraint_kind="gap"
+        )
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
         return torch.cat([self.problem.initial(runs), self.start.cpu().flatten(1)], dim=1)
@@ -88,3 +94,20 @@ class ValueGap(OfBilevel):
         """Returns the values of (x, y) where there is a point, else of (x, y*(x))."""
         x, y = self.split(theta)
         return self.problem.columns_at(x, y if point is not None else self.solve(x))
+
+
+def _beside(X: Set, dim: int, P: int) -> Set:
+    """The set of (x, y), P variables, with x in X and y anywhere.
+
+    Raises:
+        CompatibilityError: X is neither the whole space nor a box.
+    """
+    if isinstance(X, Free):
+        return X
+    if not isinstance(X, Box | Intervals):
+        raise CompatibilityError(
+            f"oracle=value_gap moves x and y together, with x in a box or anywhere, not in {X}."
+        )
+    ends = [end if isinstance(end, tuple) else (float(end),) * dim for end in (X.lower, X.upper)]
+    rest = (math.inf,) * (P - dim)
+    return Intervals((*ends[0], *(-end for end in rest)), (*ends[1], *rest))

@@ -21,7 +21,10 @@ from mobench.system.files import write_json
 from mobench.system.paths import outputs_root
 
 PLAIN = (bool, int, float, str, type(None))
-TAKEN = re.compile("run|seed|output|step|ended|seconds|solver_failures|status|(f|preference)_[0-9]+")
+TAKEN = re.compile(
+    r"run|seed|output|step|ended|seconds|solver_failures|status|(f|preference)_[0-9]+"
+    r"|job|problem|algorithm|oracle|steps|seeds|.*\..*"  # which `mobench.rows` puts beside them
+)
 BEAT = 5.0  # seconds between signs of life in status.json
 
 
