@@ -113,3 +113,14 @@ def test_a_method_is_found_by_its_name() -> None:
     with mobench.record("two wells", "My-method 2", preference=[1, 3]) as run:
         run.log(1, [1.0, 2.0])
     assert mobench.rows("algorithm=My-method 2")["algorithm"].tolist() == ["My-method 2"]
+
+
+def test_settings_tell_runs_apart() -> None:
+    """Numbers of NumPy are numbers; nothing is rounded or left out without a word."""
+    with mobench.record("two wells", "ls", [1, 3], seed=np.int64(2), lr=np.float32(0.5)) as run:
+        run.log(1, [1.0, 2.0])
+    assert mobench.rows("lr=0.5")["seed"].tolist() == [2]
+    with pytest.raises(ConfigError, match=r"seed=0\.9 must be a whole number"):
+        mobench.record("two wells", "ls", [1, 3], seed=0.9)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="record got class="):
+        mobench.record("two wells", "ls", [1, 3], **{"class": "other"})

@@ -163,7 +163,7 @@ def _units(several: Cast, parts: Parts) -> list[tuple[list[int], Cast]]:
 # measures beside the problem's
 
 RESERVED = re.compile(
-    r"(f|g|preference|ray|validation)_\d+|run|step|seed|output|algorithm|ended|kept|seconds|status|solver_failures|"
+    r"(f|g|preference|ray|validation)_\d+|run|step|seed|output|job|problem|algorithm|oracle|ended|kept|seconds|status|solver_failures|"
     r"kkt_residual_max|angle_deg|front_distance|stationarity|kkt|violation|tchebycheff|tchebycheff_seen"
 )
 """Columns that rows may have whatever the problem and the method are."""

@@ -186,8 +186,16 @@ def record(
     weights = [float(w) for w in preference]
     if len(weights) < 1 or not all(math.isfinite(w) and w > 0 for w in weights):
         raise PreferenceError(f"preference={list(preference)!r} must be positive numbers, one for each loss.")
+    # numbers of NumPy and torch are numbers; a tensor of several is none
+    settings = {
+        key: value.item() if getattr(value, "shape", None) == () else value for key, value in settings.items()
+    }
     if wrong := [key for key, value in settings.items() if not isinstance(value, PLAIN)]:
         raise ConfigError(f"{wrong[0]}={settings[wrong[0]]!r} is neither a number nor a word.")
+    if "class" in settings:
+        raise ConfigError("record got class=, which is the method's name; give the setting another one.")
+    if int(seed) != seed:
+        raise ConfigError(f"seed={seed!r} must be a whole number.")
     identity = {
         "problem": {"title": name, "class": "Recorded"},
         "oracle": {"class": "Recorded"},
