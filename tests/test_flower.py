@@ -464,7 +464,7 @@ def test_refusals() -> None:
         strategy("tch", 3, local_step=0.1, ideal=[0.0, 0.0])
     with pytest.raises(ConfigError, match="client_loss"):
         strategy("propfair", 3, local_step=0.1)
-    for name in ("nsga2", "mlm_cmoo", "modo", "forum"):
+    for name in ("nsga2", "mlm_cmoo", "modo", "forum", "pmtl"):
         with pytest.raises(CompatibilityError):
             strategy(name, 3, local_step=0.1)
     assert mobench.flower.strategy is strategy

@@ -753,7 +753,7 @@ def test_a_parameter_that_is_frozen_stays() -> None:
 
 @pytest.mark.parametrize("name", [name for name, fitting in FITTING.items() if fitting])
 def test_parameters_are_frozen_and_thawed(name: str) -> None:
-    """Where the method has a memory for each parameter, a message says so."""
+    """Frozen parameters stay; a method that remembers numbers for each parameter refuses the step."""
     net, x, y = network()
     given = {"ideal": [0.0, 0.0], **ALONE.get(name, {})}
     optimizer = Balanced(torch.optim.SGD(net.parameters(), lr=0.01), name, **given)

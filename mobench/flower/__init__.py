@@ -136,6 +136,8 @@ def strategy(
             "own in place of the model, so a server that has one model cannot use it. Choose a method that "
             "takes steps, such as fedavg or fedmgda_plus."
         )
+    if words := algorithm.misses():
+        raise CompatibilityError(words)
     weights = torch.full((clients,), 1.0 / clients, dtype=torch.float64)
     if preference is not None:
         weights = torch.as_tensor(preference, dtype=torch.float64)
@@ -470,8 +472,6 @@ class MultiObjective(FedAvg):
                     ideal=None if self.ideal is None else self.ideal[present].unsqueeze(0),
                     seeds=torch.tensor([self.seed], dtype=torch.int64),
                 )
-                if words := self.algorithm.misses():
-                    raise CompatibilityError(words)
                 state = self.algorithm.init(context)
             if whole:
                 for name, rule in self._rules.items():

@@ -28,6 +28,7 @@ from mobench.core.preferences import Runs
 from mobench.core.random import generator
 from mobench.errors import ConfigError, MobenchError
 from mobench.jobs.job import Job
+from mobench.jobs.store import OF_ALL_ROWS
 from mobench.jobs.targets import LAYERS
 
 MOST = 3  # runs at once
@@ -163,8 +164,8 @@ def _units(several: Cast, parts: Parts) -> list[tuple[list[int], Cast]]:
 # measures beside the problem's
 
 RESERVED = re.compile(
-    r"(f|g|preference|ray|validation)_\d+|run|step|seed|output|job|problem|algorithm|oracle|ended|kept|seconds|status|solver_failures|"
-    r"kkt_residual_max|angle_deg|front_distance|stationarity|kkt|violation|tchebycheff|tchebycheff_seen"
+    rf"{OF_ALL_ROWS}|(g|ray|validation)_\d+|kept|kkt_residual_max|angle_deg|front_distance|stationarity|kkt|"
+    r"violation|tchebycheff|tchebycheff_seen"
 )
 """Columns that rows may have whatever the problem and the method are."""
 PREFIXES = ("f_", "g_", "preference_", "ray_")

@@ -65,7 +65,7 @@ def equal_runs(folder: JobFolder, rows: pd.DataFrame, config: Mapping[str, Any] 
     spread = (rows.groupby(["seed", "output"])[columns(rows, "f_")].nunique(dropna=False) > 1).any(axis=None)
     if preferences < 2 or spread:
         return []
-    if getattr(method, "together", False):
+    if getattr(method, "together", False) and not getattr(method, "replaces", False):
         return [
             f"{method.__name__} moves {preferences} points of each seed, which have started at one point and "
             "are equal for ever: set problem.start.per_preference=true"

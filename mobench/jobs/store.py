@@ -499,6 +499,13 @@ def _packed(payload: dict[str, Any]) -> bytes:
     return _MAGIC + sha256(data).digest() + data
 
 
+# names that rows have whatever their problem and method are, and those of settings that are put beside them
+OF_ALL_ROWS = (
+    r"(f|preference)_\d+|run|step|seed|output|ended|seconds|status|solver_failures"
+    r"|job|problem|algorithm|oracle|steps|seeds"
+)
+
+
 def columns(frame: pd.DataFrame, prefix: str) -> list[str]:
     """Names of the columns that begin with `prefix`, in order: `columns(rows, "f_")`."""
     return [str(c) for c in frame.columns if str(c).startswith(prefix)]

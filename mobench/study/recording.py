@@ -15,16 +15,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from mobench.errors import ConfigError, PreferenceError
-from mobench.jobs.store import JobFolder, config_hash
+from mobench.jobs.store import OF_ALL_ROWS, JobFolder, config_hash
 from mobench.system import provenance
 from mobench.system.files import write_json
 from mobench.system.paths import outputs_root
 
 PLAIN = (bool, int, float, str, type(None))
-TAKEN = re.compile(
-    r"run|seed|output|step|ended|seconds|solver_failures|status|(f|preference)_[0-9]+"
-    r"|job|problem|algorithm|oracle|steps|seeds|.*\..*"  # which `mobench.rows` puts beside them
-)
+TAKEN = re.compile(OF_ALL_ROWS + r"|.*\..*")  # settings have a dot
 BEAT = 5.0  # seconds between signs of life in status.json
 
 
