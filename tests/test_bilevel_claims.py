@@ -203,9 +203,9 @@ def test_stand_ins_decide_nothing_in_either_direction() -> None:
 def test_a_winner_that_carries_over_from_training_to_test() -> None:
     train = np.array([[90.0, 80.0], [80.0, 90.0], [90.0, 90.0]])  # no one leads in the last seed
     test = np.array([[70.0, 60.0], [70.0, 60.0], [70.0, 60.0]])
-    assert few_shot.carried(train, test) == (1, 2)
-    assert few_shot.carried(train, train) == (2, 2)
-    assert few_shot.carried(train[:1], np.array([[70.0, 70.0]])) == (0, 1)
+    assert few_shot.carried(train, test).tolist() == [True, False]
+    assert few_shot.carried(train, train).tolist() == [True, True]
+    assert few_shot.carried(train[:1], np.array([[70.0, 70.0]])).tolist() == [False]
 
 
 # theory

@@ -107,6 +107,8 @@ OPEN = Judged(None, "o", "w").provided(False, "Too few.")
         (Count({"a": True, "b": False}, 2), False, "1 of 2; not: b", ">= 2 of 2"),
         (Count({"a": True, "b": False}, at_most=0), False, "1 of 2; these: a", "<= 0 of 2"),
         (Count({"a": True}, of=2), False, "1 of 2", ">= 2 of 2"),
+        (Count({}, at_most=0), False, "nan", "<= 0 of 0"),
+        (Count({}), False, "nan", ">= 1 of 0"),
         (
             Count({"a": False}, at_most=0, that="dominated", what="points"), True,
             "number of points (dominated) = 0 of 1", "number of points (dominated) <= 0 of 1",
@@ -143,6 +145,8 @@ OPEN = Judged(None, "o", "w").provided(False, "Too few.")
         (Graded(YES, NO), True, "y; n", "t (partial: u)"),
         (Graded(NO, YES), "partial", "n; y", "u (partial: t)"),
         (Graded(NO, NO), False, "n", "u (partial: u)"),
+        (Graded(NO, OPEN), None, "n; o", "u (partial: w)"),
+        (AllOf(NO, OPEN, partial=True), None, "n; o", "u; w (partial: one of them)"),
         (Judged(np.bool_(True), "m", "t"), True, "m", "t"),
         (YES.also("more").because("a pilot"), True, "y; more", "t (a pilot)"),
         (YES.provided(True, "Too few."), True, "y", "t"),

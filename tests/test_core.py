@@ -370,6 +370,13 @@ def test_resolve_reads_every_form() -> None:
         ({"weights": []}, 2, "non-empty"),
         ({"weights": [[math.nan, 1.0]]}, 2, "finite"),
         ({"weights": [[0.5, 0.5]], "rays_deg": [45]}, 2, "only one of"),
+        ({"rays_deg": [45, 45.0]}, 2, "twice"),
+        (
+            {"weights": [[0.001, 0.999], [0.005, 0.995]], "floor": 0.01},
+            2,
+            "clipped at preferences.floor=0.01",
+        ),
+        ({"simplex_steps": 200, "floor": 0.01}, 2, "twice"),
         ({"simplex_steps": 3, "rays_deg": [45]}, 2, "only one of"),
         ({"rays_deg": [45]}, 3, "M=2"),
         ({"rays_deg": []}, 2, "empty"),

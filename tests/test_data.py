@@ -676,7 +676,8 @@ def test_list(
     monkeypatch.setenv("MOBENCH_DATA", str(small))
     assert main(["--list"]) == 0
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert list(lines) == ["digits", "digits_hard", "mnist", "fashion_mnist", "cifar10"]
+    assert list(lines) == [*DIGESTS, *family.FAMILY]
+    assert lines["multi_fashion_mnist"] == "made of mnist and fashion_mnist; not written"
     assert lines["digits"] == f"embedded, 1437 + 360 images, sha256 {DIGESTS['digits'][:16]}"
     assert lines["mnist"].startswith(f"found in {raw(small)}, 20 + 10 images")
     assert lines["fashion_mnist"].startswith("not found: t10k-labels-idx1-ubyte.gz missing in")
@@ -780,8 +781,9 @@ def test_the_subset_is_listed_and_not_taken_for_the_whole_set(
 ) -> None:
     small_mosaics(tmp_path, monkeypatch)
     assert main(["--list", "--root", str(tmp_path)]) == 0
-    line = capsys.readouterr().out.splitlines()[-1]
-    assert line.startswith(f"cifar10        found in {tmp_path / 'cifar10'}, 20 + 10 images, sha256 ")
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    line = lines["cifar10"]
+    assert line.startswith(f"found in {tmp_path / 'cifar10'}, 20 + 10 images, sha256 ")
     assert line.endswith("CIFAR-10, 25k train subset")
     assert not offline
     assert main(["cifar10", "--root", str(tmp_path)]) == 1

@@ -506,8 +506,10 @@ class Several(Check):
             return True
         if None in each and False not in each:
             return None
-        some = any(each) and (self.partial or False not in each)
-        return "partial" if some or (self.weaker is not None and self.weaker.holds) else False
+        weaker = False if self.weaker is None else self.weaker.holds
+        if weaker or (any(each) and (self.partial or False not in each)):
+            return "partial"
+        return None if weaker is None or (self.partial and None in each) else False  # it may yet be partial
 
     def _failure(self) -> Failure:
         return _weightiest(check.failure for check in self.checks if check.failure is not None)
@@ -523,7 +525,8 @@ class Several(Check):
         return words + (" (partial: one of them)" if self.partial else "")
 
     def _why(self) -> str:
-        reasons = (check.why for check in self.checks if check.why)
+        checks = self.checks if self.weaker is None else (*self.checks, self.weaker)
+        reasons = (check.why for check in checks if check.why)
         return " ".join(dict.fromkeys(reasons)) if self.holds is None else ""
 
     def _gauges(self) -> Iterable[Gauge]:
@@ -637,7 +640,7 @@ def Count(
     low = max(1, total) if at_least is None else at_least
     named = [name for name, x in holding.items() if bool(x) == (at_most is not None)]
     return Comparison(
-        values={ALONE: sum(bool(x) for x in holding.values())},
+        values={ALONE: sum(bool(x) for x in holding.values()) if total else math.nan},
         low=low if at_most is None else None,
         high=at_most,
         of=f"number of {what}{f' ({that})' if that else ''}" if what else that,

@@ -98,10 +98,14 @@ def main(arguments: Sequence[str]) -> int:
         for name in args.names:
             choose("data", name, (*LABELS, *FAMILY))
         for name in args.names:
-            print(f"{name:14s} {_bring(name, root)}")
+            print(f"{name:19s} {_bring(name, root)}")
         if args.list:
             for name in LABELS:
-                print(f"{name:14s} {_line(name, root)}")
+                print(f"{name:19s} {_line(name, root)}")
+            for name, parts in FAMILY.items():
+                made = root / f"{name}.npz"
+                written = f"written to {made}" if made.is_file() else "not written"
+                print(f"{name:19s} made of {' and '.join(dict.fromkeys(parts))}; {written}")
     except MobenchError as error:
         print(f"mobench data: error: {error}", file=sys.stderr)
         return 1

@@ -131,26 +131,21 @@ def resolve(config: Any, M: int) -> Float[Tensor, "U M"]:
     for key in ("count", "simplex_steps"):
         if isinstance(config.get(key), float | bool):
             raise PreferenceError(f"preferences.{key}={config[key]} must be a whole number.")
-    for key, rows in (("rays_deg", rays), ("weights", weights)):
-        if isinstance(rows, list) and len({repr(row) for row in rows}) < len(rows):
-            raise PreferenceError(
-                f"preferences.{key}={rows} has a preference twice, and its runs would be counted twice."
-            )
     if sum(choice is not None for choice in (rays, weights, steps)) > 1:
         raise PreferenceError(
             "Give only one of preferences.rays_deg, preferences.weights and preferences.simplex_steps."
         )
+    if weights == "uniform":  # every objective alike, however many there are
+        return torch.full((1, M), 1.0 / M, dtype=torch.float64)
     if steps is not None:
-        return check_weights(simplex_grid(int(steps), M), M, floor)
-    if weights is not None:
-        if weights == "uniform":  # every objective alike, however many there are
-            return torch.full((1, M), 1.0 / M, dtype=torch.float64)
+        key, w = f"simplex_steps={steps}", simplex_grid(int(steps), M)
+    elif weights is not None:
         if isinstance(weights, str):
             raise PreferenceError(f"preferences.weights={weights} must be uniform or rows of M weights.")
         if not weights or len({len(row) for row in weights}) != 1:
             raise PreferenceError("preferences.weights must be a non-empty list of rows of equal length.")
-        return check_weights(torch.tensor(weights, dtype=torch.float64), M, floor)
-    if rays is not None:
+        key, w = f"weights={weights}", torch.tensor(weights, dtype=torch.float64)
+    elif rays is not None:
         if M != 2:
             raise PreferenceError(
                 f"preferences.rays_deg needs M=2 objectives, but the problem has M={M}; use "
@@ -160,9 +155,19 @@ def resolve(config: Any, M: int) -> Float[Tensor, "U M"]:
             raise PreferenceError(
                 "preferences.rays_deg is empty; give at least one angle, e.g. preferences.rays_deg=[45]."
             )
-        return check_weights(from_rays_deg([float(a) for a in rays]), M, floor)
-    count = config.get("count")
-    return check_weights(spread(10 if count is None else int(count), M), M, floor)
+        key, w = f"rays_deg={rays}", from_rays_deg([float(a) for a in rays])
+    else:
+        count = 10 if config.get("count") is None else int(config["count"])
+        key, w = f"count={count}", spread(count, M)
+    w = check_weights(w, M, floor)
+    spaced = rays is None and weights is None and floor is None  # our own sets, of up to a million
+    if not spaced and len(torch.unique(w, dim=0)) < len(w):
+        clipped = "" if floor is None else f", clipped at preferences.floor={floor},"
+        raise PreferenceError(
+            f"preferences.{key}{clipped} has a preference twice, and its runs would be counted twice; give "
+            "each once."
+        )
+    return w
 
 
 @dataclass(frozen=True)
