@@ -11,7 +11,8 @@ import pandas as pd
 
 from mobench.artifacts.rows import JobRows
 from mobench.comparison import rows
-from mobench.comparison.measures import FEASIBLE, Reference
+from mobench.comparison.measures import Reference
+from mobench.metrics import FEASIBLE
 from mobench.comparison.trials import STUDIES, TRIALS, Setting, reported_seeds, step_of, tuning_seeds
 from mobench.errors import StoreError
 from mobench.jobs.store import columns

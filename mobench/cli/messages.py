@@ -75,9 +75,11 @@ def _hypervolumes(meta: dict[str, Any]) -> list[str]:
     stored = dict(meta.get("hypervolume") or {})
     ref = stored.pop("reference_point", None)
     widths = stored.pop("half_width_99", {})
+    infeasible = stored.pop("infeasible", {})
     return [
         f"hypervolume ({output}, reference {ref}): {_cell(pd.Series(list(values.values()), dtype=float))}"
         + (f", drawn, +- {max(widths[output].values()):.2g} (99 %)" if output in widths else "")
+        + (f", without {infeasible[output]} infeasible points" if output in infeasible else "")
         for output, values in stored.items()
     ]
 

@@ -18,7 +18,6 @@ from mobench.errors import ConfigError, MobenchError
 from mobench.metrics import hypervolume
 
 REFERENCE = 1.1  # of every objective, in units of the front
-FEASIBLE = 1e-3  # largest max_j g_j of a point that counts
 FLAT = 1e-12  # extent below which an objective does not differ on the front
 Points = Float[np.ndarray, "k M"]
 

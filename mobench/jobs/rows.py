@@ -163,7 +163,8 @@ def hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None:
     """Per output rule and seed, of the finished runs of all preferences, with the reference point used; None
     where there is none: of a job that varies hyper-parameters each value would have its own. Where exact ones
     would take longer than their share of `record.hypervolume_seconds`, they are estimates, and
-    `half_width_99` has half the width of their intervals.
+    `half_width_99` has half the width of their intervals. Points that violate constraints by more than
+    `metrics.FEASIBLE` do not count; `infeasible` has their number by output rule, where there are any.
     """
     ref = job.problem.ref_point
     if ref is None or hypervolume_fault(job) is not None:
@@ -171,6 +172,7 @@ def hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None:
     share = job.config.record.hypervolume_seconds / sum(frame["seed"].nunique() for frame in frames)
     out: dict[str, Any] = {"reference_point": list(ref)}
     widths: dict[str, dict[str, float]] = {}
+    infeasible: dict[str, int] = {}
     for frame in frames:
         output = str(frame["output"].iloc[0])
         out[output] = {}
@@ -178,12 +180,18 @@ def hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None:
         seeds = frame["seed"].to_numpy()
         # column by column: a table of some of them costs ten times as much
         F = np.column_stack([frame[name].to_numpy() for name in named(frame, "f_")])
+        counts = good.copy()
+        if "violation" in frame:
+            counts &= frame["violation"].to_numpy() <= metrics.FEASIBLE
+            if left_out := int((good & ~counts).sum()):
+                infeasible[output] = left_out
         for seed in np.unique(seeds[good]):
-            volume = metrics.bounded_hypervolume(F[good & (seeds == seed)], ref, share)
+            volume = metrics.bounded_hypervolume(F[counts & (seeds == seed)], ref, share)
             out[output][str(seed)] = volume.value
             if volume.half_width is not None:
                 widths.setdefault(output, {})[str(seed)] = volume.half_width
-    return out | ({"half_width_99": widths} if widths else {})
+    out |= {"half_width_99": widths} if widths else {}
+    return out | ({"infeasible": infeasible} if infeasible else {})
 
 
 def _rows(training: Training, output: str) -> pd.DataFrame:

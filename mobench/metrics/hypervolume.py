@@ -18,6 +18,8 @@ MOST_OBJECTIVES = 31
 """Objectives of a hypervolume, at most; moocore has no more."""
 SECONDS = 10.0
 """Of exact volumes; beyond, `bounded_hypervolume` draws samples."""
+FEASIBLE = 1e-3
+"""Violation max_j g_j of a point, at most, that counts where there are constraints."""
 WORK = 2e8  # per second: of one core, at seven to thirty objectives
 SWEPT = 5  # objectives, at most, of which moocore's sweeps are the faster ones
 FEW = 10  # points, at most, that moocore computes before Numba is imported
@@ -53,7 +55,9 @@ def bounded_hypervolume(
     alike on every machine.
 
     The estimate is the mean of 16 independent ones of 10,000 directions each, by moocore's Monte Carlo method
-    (Deng and Zhang 2019) with fixed seeds; its interval is that of Student's t.
+    (Deng and Zhang 2019) with fixed seeds; its interval is that of Student's t. Each objective is divided by
+    its extent first: directions are uniform in the units of the points, and where the extents differ by
+    factors of ten, a few directions that are hardly ever drawn carry the volume.
 
     Raises:
         MobenchError, ConfigError: as `hypervolume`.
@@ -64,11 +68,17 @@ def bounded_hypervolume(
     exact = _exact(points, corner, seconds)
     if exact is not None:
         return Volume(exact)
+    extent = corner - points
+    largest = extent.max(0)
+    with np.errstate(over="ignore"):
+        unit = largest.prod()
+    inside = np.ascontiguousarray(-extent / largest)
     draws = [
-        moocore.hv_approx(points, ref=corner, nsamples=SAMPLES, method="DZ2019-MC", seed=seed)
+        moocore.hv_approx(inside, ref=np.zeros(len(corner)), nsamples=SAMPLES, method="DZ2019-MC", seed=seed)
         for seed in range(BATCHES)
     ]
-    return Volume(float(np.mean(draws)), float(T_99 * np.std(draws, ddof=1) / math.sqrt(BATCHES)))
+    half_width = T_99 * np.std(draws, ddof=1) / math.sqrt(BATCHES)
+    return Volume(float(unit * np.mean(draws)), float(unit * half_width))
 
 
 def hypervolume(F: Float[Tensor, "K M"] | Float[np.ndarray, "K M"], ref: Sequence[float]) -> float:

@@ -28,7 +28,8 @@ def plot(rows: pd.DataFrame, x: str | None = None, y: str | None = None, *, by: 
         mobench.plot(rows, "validation_1", "validation_2", by="algorithm.step_size")
         mobench.plot(rows, "step", "f_1")                            a line for each run
 
-    Lost runs are not drawn; the caption counts them.
+    Lost runs are not drawn; the caption counts them. It says so where rows are of an average that is computed
+    at the end alone, so that a curve is that of the last iterate.
 
     Args:
         rows: all or some rows of `mobench.run` or `mobench.rows`.
@@ -50,7 +51,7 @@ def plot(rows: pd.DataFrame, x: str | None = None, y: str | None = None, *, by: 
     done = rows[rows["status"] == "done"]
     if done.empty:
         raise ConfigError(f"None of these {len(rows)} rows is a finished run, so there is nothing to draw.")
-    source = _histories(done, group) if across == "step" else done
+    source, remarks = _histories(done, group) if across == "step" else (done, [])
     for name in (across, up, *([group] if group else [])):
         if name not in source:
             raise ConfigError(f"rows have no column {name!r}.{suggest(name, list(map(str, source)))}")
@@ -76,7 +77,9 @@ def plot(rows: pd.DataFrame, x: str | None = None, y: str | None = None, *, by: 
                 ax.legend(title=title, loc="upper left", bbox_to_anchor=(1.0, 1.0))
             if len(done) < len(rows):
                 lost = len(rows) - len(done)
-                st.caption(fig, f"{lost} of {len(rows)} runs were lost and are not drawn.")
+                remarks.append(f"{lost} of {len(rows)} runs were lost and are not drawn.")
+            if remarks:
+                st.caption(fig, " ".join(remarks))
             st.finish(fig)
         finally:
             st.plt.close(fig)  # pyplot forgets the figure, which its caller has
@@ -114,20 +117,29 @@ def _label(column: str) -> str:
     return f"$f_{{{column[2:]}}}$" if column.startswith("f_") and column[2:].isdigit() else column
 
 
-def _histories(done: pd.DataFrame, group: str | None) -> pd.DataFrame:
-    """Returns the recorded rows of these runs, with their job and their group."""
+def _histories(done: pd.DataFrame, group: str | None) -> tuple[pd.DataFrame, list[str]]:
+    """Returns the recorded rows of these runs and output rules, with their job and group, and remarks.
+
+    Where a rule is not recorded, an average of the end alone, there are the rows of the last iterate.
+    """
     import pandas as pd
 
     from mobench.api import load
 
     parts = []
+    unrecorded: set[str] = set()
     for name, job_rows in done.groupby("job", sort=False) if "job" in done else [("", done)]:
         history = load(job_rows).history
-        part = history[history["run"].isin(job_rows["run"])].assign(source_job=name)
+        outputs = set(job_rows["output"])
+        missing = outputs - set(history["output"])
+        unrecorded |= missing
+        kept = history["output"].isin(outputs | ({"last"} if missing else set()))
+        part = history[kept & history["run"].isin(job_rows["run"])].assign(source_job=name)
         if group and group not in part:
             part = part.merge(job_rows[["run", group]].drop_duplicates("run"), on="run")
         parts.append(part)
-    return pd.concat(parts, ignore_index=True)
+    curves = f"Curves are of the last iterate: {', '.join(sorted(unrecorded))} is computed at the end alone."
+    return pd.concat(parts, ignore_index=True), [curves] if unrecorded else []
 
 
 @contextlib.contextmanager

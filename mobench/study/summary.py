@@ -46,13 +46,16 @@ class Summary:
         texts = self.frame[[*self.by, "runs"]].map(in_words)
         whole = [count.finished == count.planned for count in self.frame["runs"]]
         bold = set()
+        problems = self.frame["problem"].to_numpy() if "problem" in self.by else np.zeros(len(texts))
         for name in self.columns:
             means = self.frame[name].to_numpy(dtype=float)
             half = (self.frame[f"{name} high"] - self.frame[name]).to_numpy(dtype=float)
             texts[name] = [spread(m, h) for m, h in zip(means, half, strict=True)]
             compared = np.where(whole & np.isfinite(means), self.signs.get(name, 0) * means, np.inf)
-            if name in self.signs and np.isfinite(compared).sum() > 1:
-                bold.add((int(np.argmin(compared)), name))
+            for problem in set(problems) if name in self.signs else ():  # each has units of its own
+                inside = np.where(problems == problem, compared, np.inf)
+                if np.isfinite(inside).sum() > 1:
+                    bold |= {(int(row), name) for row in np.flatnonzero(inside == inside.min())}
         return texts, bold
 
     def markdown(self) -> str:
@@ -84,8 +87,9 @@ def table(
         mobench.table(rows, by="algorithm", columns=["f_1", "accuracy"], largest=["accuracy"]).latex()
 
     A seed's value is the mean of its finished runs in the group, so preferences are averaged first, unless
-    they are among `by`. Runs that were lost are left out and counted; a group with lost runs is never bold,
-    since its mean is over other runs than those of its neighbours.
+    they are among `by`. The best mean of each problem is bold, equal ones all. Runs that were lost are left
+    out and counted; a group with lost runs is never bold, since its mean is over other runs than those of its
+    neighbours.
 
     Args:
         rows: all or some rows of `mobench.run` or `mobench.rows`.
@@ -93,8 +97,9 @@ def table(
         columns: names of the averaged columns; default: f_1, f_2, ...
         largest: columns whose largest mean is bold; of the others it is the smallest one.
         reference: a point in objective space: then there is a column hypervolume, of the finished runs of
-            each seed in the group, whose largest mean is bold. Those that would take more than ten seconds
-            for a group are estimated, and a note says so.
+            each seed in the group, whose largest mean is bold. Ends that violate constraints by more than
+            0.001 do not count. Those that would take more than ten seconds for a group are estimated. Notes
+            say so.
 
     Raises:
         ConfigError: a column that rows do not have, or that has no numbers.
@@ -113,6 +118,7 @@ def table(
             raise ConfigError(f"The column {name!r} has no numbers, so it has no mean.")
     lines = []
     drawn: list[float] = []  # half the widths of the intervals of estimated hypervolumes
+    infeasible = 0  # ends that hypervolumes leave out
     several = bool(rows.groupby([*groups, "seed"], dropna=False).size().max() > 1)
     for keys, group in rows.groupby(groups, sort=False, dropna=False):
         done = group[group["status"] == "done"]
@@ -124,7 +130,9 @@ def table(
             finite = done[np.isfinite(done[name].to_numpy(dtype=float))]
             line |= _interval(name, finite.groupby("seed")[name].mean().to_numpy(dtype=float))
         if reference is not None:
-            volumes = _hypervolumes(group, [float(v) for v in reference])
+            feasible = done[~_infeasible(done)]
+            infeasible += len(done) - len(feasible)
+            volumes = _hypervolumes(done, feasible, [float(v) for v in reference])
             line |= _interval("hypervolume", np.array([v.value for v in volumes]))
             drawn += [v.half_width for v in volumes if v.half_width is not None]
         lines.append(line)
@@ -133,6 +141,8 @@ def table(
     signs |= {name: -1 for name in (*largest, "hypervolume") if name in signs or name == "hypervolume"}
     all_columns = (*averaged, *(["hypervolume"] if reference is not None else []))
     notes = _notes(rows, groups, lines, several, drawn)
+    if infeasible:
+        notes = (*notes, f"{infeasible} ends violate constraints and do not count in hypervolumes.")
     return Summary(pd.DataFrame(lines), tuple(groups), all_columns, signs, notes)
 
 
@@ -141,12 +151,22 @@ def _interval(name: str, values: np.ndarray) -> dict[str, float]:
     return {name: mean.mean, f"{name} low": mean.low, f"{name} high": mean.high}
 
 
-def _hypervolumes(group: pd.DataFrame, point: Sequence[float]) -> list[Volume]:
-    """Returns the hypervolume of each seed's finished runs; none of a seed whose runs were all lost."""
+def _infeasible(rows: pd.DataFrame) -> np.ndarray:
+    """Returns which rows (n,) violate constraints, by more than a hypervolume allows."""
+    from mobench.metrics import FEASIBLE
+
+    if "violation" not in rows:
+        return np.zeros(len(rows), bool)
+    return rows["violation"].to_numpy(dtype=float) > FEASIBLE  # NaN where another problem has none
+
+
+def _hypervolumes(done: pd.DataFrame, feasible: pd.DataFrame, point: Sequence[float]) -> list[Volume]:
+    """Returns the hypervolume of each seed's feasible ends; none of a seed whose runs were all lost."""
     from mobench.metrics.hypervolume import SECONDS, bounded_hypervolume
 
-    done = group[group["status"] == "done"]
-    ends = [rows[store.columns(rows, "f_")].to_numpy(dtype=float) for _, rows in done.groupby("seed")]
+    names = store.columns(done, "f_")
+    seeds = done["seed"].unique()
+    ends = [feasible.loc[feasible["seed"] == seed, names].to_numpy(dtype=float) for seed in seeds]
     return [bounded_hypervolume(F[np.isfinite(F).all(1)], point, SECONDS / len(ends)) for F in ends]
 
 
