@@ -129,6 +129,9 @@ def test_an_estimated_hypervolume_states_its_error(K: int, M: int) -> None:
     assert abs(drawn.value - exact.value) <= 1.5 * drawn.half_width + 1e-12 * exact.value
     assert drawn.half_width <= (0.15 if M <= 20 else 0.4) * exact.value
     assert drawn == bounded_hypervolume(F, ref, seconds=0.0)
+    units = np.logspace(0, 3, M)  # objectives of different extents
+    scaled = bounded_hypervolume(F * units, (units * 1.1).tolist(), seconds=0.0)
+    assert np.array(scaled, float) == pytest.approx(np.array(drawn, float) * units.prod(), rel=1e-6)
 
 
 @pytest.mark.parametrize("M", [6, 8, 10, 12, 20, 31])

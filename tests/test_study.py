@@ -17,9 +17,10 @@ import torch
 import mobench
 from mobench.algorithms.cagrad import CAGrad
 from mobench.artifacts.style import preference
-from mobench.cli import status
+from mobench.cli import messages, status
 from mobench.errors import ConfigError, PreferenceError, StoreError
 from mobench.jobs.store import JobFolder
+from mobench.metrics import FEASIBLE, hypervolume
 
 N = 401
 
@@ -274,6 +275,55 @@ def test_a_table_has_hypervolumes_of_seeds() -> None:
     text = mobench.table(two, reference=[1.0, 1.0]).markdown()
     assert text.count("**") == 2  # means of f_1 over preferences say nothing of a front
     assert "**0.5 ± 3.2**" in text
+    bound = mobench.table(rows.assign(violation=[0.0, 1e-3, 0.5, np.nan]), reference=[1.0, 1.0])
+    assert bound.frame["hypervolume"].item() == pytest.approx(0.375)  # (0.75 + 0) / 2
+    assert "1 ends violate constraints and do not count in hypervolumes." in bound.markdown()
+
+
+def test_each_problem_of_a_table_has_its_best_methods() -> None:
+    means = {("a", "ls"): 1.0, ("a", "tch"): 2.0, ("b", "ls"): 30.0, ("b", "tch"): 30.0, ("c", "ls"): 0.0}
+    rows = pd.DataFrame(
+        {"problem": problem, "algorithm": name, "seed": 0, "f_1": mean, "status": "done"}
+        for (problem, name), mean in means.items()
+    )
+    bold = [line for line in mobench.table(rows).markdown().splitlines() if "**" in line]
+    assert [line.split(" | ")[0].strip("| ") for line in bold] == [
+        "a",
+        "b",
+        "b",
+    ]  # equal ones both; one alone not
+
+
+def test_points_that_violate_constraints_are_in_no_hypervolume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a penalty all runs but one end beyond the cap of the first loss."""
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    settings = {"constraint.value": [0.5, 1.0], "algorithm.beta": 0.0, "seeds": [0, 1], "steps": 200}
+    common = {"preferences": 3, "logger": "local", "progress": False}
+    rows = mobench.run(problem="vlmop2", constraint="loss_cap", algorithm="penalty_sgd", **common, **settings)
+    folder = mobench.load(rows)
+    stored = folder.meta["hypervolume"]
+    inside = rows[rows["violation"] <= FEASIBLE]
+    assert 0 < len(inside) < len(rows)
+    assert stored["infeasible"] == {"last": len(rows) - len(inside)}
+    ends = {str(seed): inside[inside["seed"] == seed][["f_1", "f_2"]].to_numpy() for seed in (0, 1)}
+    assert stored["last"] == {seed: hypervolume(F, stored["reference_point"]) for seed, F in ends.items()}
+    summary = messages.summary(folder.folder)
+    assert f"without {len(rows) - len(inside)} infeasible points" in summary
+
+
+def test_a_curve_of_averages_says_that_it_is_of_the_last_iterate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    outputs = {"algorithm.outputs": ["last", "mean"], "preferences": 2, "steps": 5}
+    rows = mobench.run(problem="vlmop2", algorithm="omd_tch", **outputs, logger="local", progress=False)
+    for chosen, said in ((rows[rows["output"] == "last"], 0), (rows[rows["output"] == "mean"], 1)):
+        figure = mobench.plot(chosen, "step", "f_1")
+        assert len(figure.axes[0].lines) == 2
+        captions = [text.get_text() for text in figure.texts]
+        assert captions == ["Curves are of the last iterate: mean is computed at the end alone."][:said]
 
 
 def test_a_table_says_which_hypervolumes_are_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
