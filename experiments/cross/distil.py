@@ -12,11 +12,11 @@ import pandas as pd
 from mobench.artifacts.rows import JobRows
 from mobench.comparison import rows
 from mobench.comparison.measures import Reference
-from mobench.metrics import FEASIBLE
 from mobench.comparison.trials import STUDIES, TRIALS, Setting, reported_seeds, step_of, tuning_seeds
 from mobench.errors import StoreError
 from mobench.jobs.store import columns
 from mobench.jobs.targets import instantiate
+from mobench.metrics import FEASIBLE
 
 from .references import References
 
