@@ -112,8 +112,20 @@ def test_accuracies_at_their_ceiling_decide_nothing() -> None:
     assert all("Saturated" in claims[id].reason for id in ("preferred-training", "covered"))
     claims = claims_of("mobl/fig5", {"pref": flat})
     # nearly the highest, but there is nothing to see
-    assert claims["nearly-best-training"].verdict == "partial"
-    assert "shows nothing" in claims["nearly-best-training"].reason
+    assert claims["nearly-best-training"].verdict == "inconclusive"
+    assert "Saturated" in claims["nearly-best-training"].reason
+
+
+def test_a_sentence_that_names_no_accuracy_is_refuted_by_neither_alone() -> None:
+    """The lead in the test shrinks, and training accuracies are at their ceiling, which shows nothing."""
+    pref, extreme = rows_of(90.0, 70.0, step=0.5), rows_of(80.0, 70.0, step=0.5, preferred=0.96)
+    for job in (pref, extreme):
+        for rows in (job.final, job.history):
+            rows[[f"train_accuracy_{s + 1}" for s in range(S)]] = 100.0
+    claim = claims_of("mobl/fig1", {"pref": pref, "extreme": extreme})["extreme-test"]
+    assert claim.verdict == "inconclusive"
+    assert "names no accuracy" in claim.reason
+    assert "Saturated" in claim.reason
 
 
 def test_preferences_that_work_are_reproduced() -> None:
@@ -146,7 +158,7 @@ def test_a_lead_that_the_ceiling_ends_is_found_before_it() -> None:
     starts = [rows_of(40.0, 40.0).history.assign(step=0), rows_of(100.0, 78.0).history.assign(step=7)]
     job.history = pd.concat([*starts, job.history.assign(step=50)])
     claims = claims_of("mobl/fig5", {"pref": job})
-    assert claims["nearly-best-training"].verdict == "partial"
+    assert claims["nearly-best-training"].verdict == "inconclusive"
     assert "lead at step 7: +22.0 pp" in claims["early-training"].measured
     assert claims["early-training"].verdict == "check passed"
     job.history = rows_of(40.0, 30.0).history
@@ -158,6 +170,9 @@ def test_a_lead_that_the_ceiling_ends_is_found_before_it() -> None:
 def test_without_80_percent_the_last_step_of_images_drawn_anew_is_judged() -> None:
     job = rows_of(70.0, 60.0)
     job.history = pd.concat([rows_of(40.0, 50.0).history.assign(step=0), job.history.assign(step=9)])
+    digits = SimpleNamespace(**vars(job) | {"data": "digits", "meta": {"data": "digits"}})
+    on_digits = claims_of("mobl/readings", {"query_5": digits, "anew": digits})
+    assert {claim.verdict for claim in on_digits.values()} == {"inconclusive"}
     claims = claims_of("mobl/readings", {"query_5": job, "anew": job})
     assert claims["query_5"].verdict == "inconclusive"
     assert claims["anew"].verdict == "check passed"

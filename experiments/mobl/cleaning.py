@@ -378,13 +378,18 @@ def _judge_inner_steps(a: Artifact, curves: Mapping[int, tuple[np.ndarray, pd.Se
     of = "change over the last fifth of the steps"
     settled = Below(changes, 100 * SETTLED, of=of, unit=" %", digits=".2f")
     reason = "" if falls.holds is True else "A curve ends above its start."
-    a.claim("converges", AllOf(falls, settled), reason=reason)
+    a.claim("converges", AllOf(falls, settled).partial_at_best(), reason=reason)
     last = {D: of_seeds for D, (_, of_seeds) in curves.items()}
     smaller = change(last[order[-1]], last[order[0]])
     near = SAME * float(last[order[0]].mean())
     sure = SurelyAbove(smaller, of="smallest minus largest D", near=near, agree=True, digits="+.4f")
     means = {f"D = {D}": float(last[D].mean()) for D in order}
-    check = rises(means, "mean loss", sure, falling=True, digits=".4f")
+    check = rises(means, "mean loss", sure, falling=True, digits=".4f").partial_at_best()
+    only = (
+        "The step that the figure needs is not printed, and one of two readings was run; under it a larger D "
+        "changes the mean loss by less than 1 %. Decided by the other reading with each D."
+    )
+    check = check.provided(check.holds is not False, only)
     a.claim("inner-steps", check, interval=smaller.ends("+.4f"))
 
 
@@ -468,7 +473,7 @@ def fig10(a: Artifact) -> None:
         of = f"largest change of a task in the last fifth of {int(steps[-1])} steps"
         a.claim(
             "settled-{S}-{kind}",
-            Below(100 * max(changes), 100 * SETTLED, of=of, unit=" %", digits=".2f"),
+            Below(100 * max(changes), 100 * SETTLED, of=of, unit=" %", digits=".2f").partial_at_best(),
             rests_on=(name,),
             interval=over_seeds(100 * np.max(of_seeds, axis=0)).ends(".2f", " %"),
             S=job.S,
