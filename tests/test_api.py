@@ -439,3 +439,21 @@ def test_readme(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for (_, row), network in zip(rows.iterrows(), place["networks"], strict=True):
         losses = (network(x) - y).square().mean(0).tolist()
         assert losses == pytest.approx(row[["f_1", "f_2"]].tolist(), rel=1e-5)
+
+
+def test_an_objective_that_falls_below_0_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The start is positive, as was declared, and the end of the second objective is not."""
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    for second, words in ((-1.0, "notice: f_2 ends at -"), (0.0, "")):
+        problem = mobench.objectives(
+            lambda x, low=second: torch.stack([x.square().sum(), (x - 1).square().sum() + low]),
+            start=[3.0, 3.0],
+            positive=True,
+        )
+        options = {"preferences": 1, "steps": 30, "logger": "local", "progress": False}
+        mobench.run(problem=problem, algorithm="ls", **options, **{"algorithm.step_size": 0.1})
+        said = capsys.readouterr().err
+        assert words in said
+        assert ("notice: f_2" in said) == bool(words)

@@ -82,8 +82,11 @@ def test_overrides_with_brackets_are_noted(tmp_path: Path) -> None:
     command = "mobench +experiment=omd_tch/table2 scale=paper 'artifact.only=[m2_*]' 'seeds=[0]' logger=local"
     kept_rows.note("omd_tch/table2", command, tmp_path)
     kept_rows.note("csmoo/fig38", "mobench +experiment=csmoo/fig38 scale=paper artifact.pdf=True", tmp_path)
+    of_a_machine = "data_root=/home/me hardware=gpu rerun=True checkpoint.every=60 hydra.verbose=true"
+    kept_rows.note("ferero/fig5", f"mobench +experiment=ferero/fig5 scale=paper {of_a_machine}", tmp_path)
     assert kept_rows.drawings(tmp_path) == {
         "csmoo/fig38": ["scale=paper"],
+        "ferero/fig5": ["scale=paper"],
         "omd_tch/table2": ["scale=paper", "artifact.only=[m2_*]", "seeds=[0]"],
     }
 
@@ -126,6 +129,17 @@ def test_kept_rows_are_drawn_without_training(
     drawn = mobench("+experiment=ferero/fig7", "steps=3", "logger=local")
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(drawn.root))
     (made,) = (drawn.root / "other_settings/ferero").iterdir()
+    origin = drawn.root / "other_settings/ferero" / made.name / "provenance.json"
+    provenance = json.loads(origin.read_text())
+    name = next(iter(provenance["jobs"]))
+    changed = provenance | {
+        "jobs": provenance["jobs"] | {name: "vlmop2-ferero-0123456789"}
+    }  # as after an edit
+    origin.write_text(json.dumps(changed))
+    assert kept_rows.main([f"ferero/{made.name}"]) == 1
+    assert f"settings or code have changed since ({name})" in capsys.readouterr().err
+    assert not results.exists()
+    origin.write_text(json.dumps(provenance))
     assert kept_rows.main(["ferero/fig7"]) == 1
     assert f"With other settings it was drawn as ferero/{made.name}: name that" in capsys.readouterr().err
     monkeypatch.setattr(sys, "argv", ["keep", f"ferero/{made.name}", "--history"])

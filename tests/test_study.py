@@ -21,6 +21,7 @@ from mobench.cli import messages, status
 from mobench.errors import ConfigError, PreferenceError, StoreError
 from mobench.jobs.store import JobFolder
 from mobench.metrics import FEASIBLE, hypervolume
+from mobench.study import rows as study_rows
 
 N = 401
 
@@ -87,6 +88,11 @@ def test_lost_and_dominated_runs_are_never_chosen() -> None:
     assert mobench.choose(rows, "knee")["run"].item() in (0, 1, 2)
     rows.loc[4, "status"] = "done"
     assert mobench.choose(rows, weights=[1, 1])["run"].item() == 4  # it dominates the one in the middle
+    bound = rows.assign(violation=[0.0, 0.0, 0.5, 0.0, 0.002])
+    assert mobench.choose(bound, weights=[1, 1])["run"].item() in (0, 1)
+    assert mobench.choose(bound, weights=[1, 1], bounds={"violation": 0.01})["run"].item() == 4
+    with pytest.raises(ConfigError, match=r"the smallest violation is 0\.002"):
+        mobench.choose(bound[bound["violation"] > 0], "knee")
     with pytest.raises(ConfigError, match="finished run"):
         mobench.choose(rows[rows["run"] == 3], "knee")
     with pytest.raises(ConfigError, match="Did you mean 'knee'"):
@@ -113,6 +119,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def outputs(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(place))
     return place
+
+
+@pytest.mark.parametrize(
+    ("value", "fits", "other"),
+    [("x,y", ["x,y", "*"], ["x", "z"]), ("[a]", ["[a]"], ["a"]), ([0, 1], ["[0,1]"], ["0", "[1,0]"])],
+)
+def test_values_with_commas_are_found(value: Any, fits: list[str], other: list[str]) -> None:
+    assert all(study_rows._fits_text(value, text) for text in fits)
+    assert not any(study_rows._fits_text(value, text) for text in other)
 
 
 def test_rows_of_many_jobs_have_the_settings_that_differ(outputs: Path) -> None:

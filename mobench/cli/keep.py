@@ -33,6 +33,11 @@ from mobench.system.paths import KEPT, outputs_root, results_root
 
 LARGEST = 200_000  # bytes of a solutions.npz: networks belong into no repository
 MANIFEST = "artifacts.yaml"  # in experiments/results
+# overrides that change no row: what they say is of one machine, or of one run
+NO_ROW = (
+    *("experiment=", "logger=", "progress=", "artifact.pdf=", "data_root=", "rerun=", "checkpoint."),
+    *("hardware=", "hydra"),
+)
 HEAD = """# Artifacts that are drawn from the rows beside this file, with the overrides of their runs.
 # Written by mobench keep; mobench keep --draw draws all of them.
 """
@@ -89,6 +94,18 @@ def fault(id: str, origin: Mapping[str, Any], drawn: Path, root: Path) -> str | 
     return None
 
 
+def outdated(origin: Mapping[str, Any]) -> list[str]:
+    """Returns the names of the jobs of a drawing that its command would not run any more.
+
+    Their settings or their code have changed, so that nothing could be drawn from what would be kept of them.
+    """
+    from mobench.sweep.planner import plan
+
+    planned = plan([*shlex.split(origin["command"])[1:], "logger=local"])
+    now = {job.name: job.folder.key for job in planned.jobs}
+    return [name for name, key in origin["jobs"].items() if now.get(name) != key]
+
+
 def drawings(root: Path | None = None) -> dict[str, list[str]]:
     """Returns the artifacts of experiments/results/artifacts.yaml, each with its overrides."""
     path = (root or results_root()) / MANIFEST
@@ -105,11 +122,7 @@ def drawings(root: Path | None = None) -> dict[str, list[str]]:
 
 def note(id: str, command: str, root: Path) -> None:
     """Notes the overrides with which a kept artifact was drawn."""
-    overrides = [
-        o
-        for o in shlex.split(command)[1:]
-        if not o.startswith(("+experiment=", "logger=", "progress=", "artifact.pdf="))
-    ]
+    overrides = [o for o in shlex.split(command)[1:] if not o.lstrip("+").startswith(NO_ROW)]
     listed = "".join(
         f"{name}: [{', '.join(map(_quoted, words))}]\n"
         for name, words in sorted((drawings(root) | {id: overrides}).items())
@@ -190,6 +203,11 @@ def keep_artifact(id: str, history: bool = False) -> int:
         return fail(
             f"{id} has not been drawn in {outputs_root()}; draw it first: "
             f"mobench +experiment={artifact}.{hint}"
+        )
+    if changed := outdated(origin):
+        return fail(
+            f"{id} was drawn from jobs whose settings or code have changed since ({', '.join(changed)}), so "
+            f"nothing could be drawn from their rows. Nothing was kept; run `{origin['command']}` again."
         )
     for name, key in jobs.items():
         folder = JobFolder(outputs_root() / "runs" / key)

@@ -98,7 +98,8 @@ class Reference:
     def gap(self, F: Points) -> float:
         """Mean over the points of max(0, min over the front of max_m (u_m - p_m)); NaN of no point.
 
-        How much a point must be moved until no point of the front is better in all objectives.
+        How much a point must be moved, in all objectives alike, until some point of the front is nowhere
+        better.
         """
         if not len(F):
             return float("nan")

@@ -28,6 +28,7 @@ from mobench.system import gpu, provenance, workers
 from mobench.system.files import write_json
 
 FRONT_POINTS = 20_001  # resolution of `front_distance`: spacing of a front of length 1.5 is below 1e-4
+ROUNDED = 1e-6  # below 0, up to which an objective counts as 0
 STORED = 4_000_000  # numbers of a solutions.npz, at most, unless the problem is about them
 
 
@@ -46,6 +47,8 @@ def finish(training: Training, folder: JobFolder) -> None:
         folder.write_solutions({name: training.answers[name].cpu().numpy() for name in job.algorithm.outputs})
     if job.problem.ref_point is not None and job.problem.n_objectives > metrics.MOST_OBJECTIVES:
         print(f"notice: the rows have no hypervolume: {hypervolume_fault(job)}.", file=sys.stderr)
+    if job.joined.spec.positive and (words := _negative(frames)):
+        print(f"notice: {words}", file=sys.stderr)
     meta = _meta(training, frames, evaluation)
     write_json(folder.path / "meta.json", meta)
     folder.write_table("final.csv", pd.concat(frames, ignore_index=True))
@@ -78,6 +81,19 @@ def mark_done(
     about = {"step": job.steps, "steps": job.steps, **times, **ended, "runs": len(job.runs)}
     folder.write_status("done", **about, sha256=folder.digests())
     folder.remove_checkpoints()
+
+
+def _negative(frames: list[pd.DataFrame]) -> str:
+    """Says which objective ends below 0, where they are said to be positive; empty if none does."""
+    ends = pd.concat([frame[named(frame, "f_")] for frame in frames])
+    lowest = ends.min()
+    name = str(lowest.idxmin()) if lowest.notna().any() else ""
+    if not name or not lowest[name] < -ROUNDED:
+        return ""
+    return (
+        f"{name} ends at {lowest[name]:.4g}, but the problem says that no objective is below 0, on which "
+        "methods rely: angles, rays and an ideal point of 0 mean nothing. Give positive=False and ideal=."
+    )
 
 
 def _record_end(training: Training) -> None:

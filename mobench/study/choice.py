@@ -17,6 +17,7 @@ import numpy as np
 
 from mobench.errors import ConfigError, PreferenceError, suggest
 from mobench.jobs.store import columns
+from mobench.study.rows import infeasible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +40,8 @@ def choose(
         choose(rows, bounds={"f_2": 0.2})            the smallest f_1 with f_2 <= 0.2 (of two objectives)
 
     Args:
-        rows: all or some rows of `mobench.run` or `mobench.rows`. Lost runs are no candidates.
+        rows: all or some rows of `mobench.run` or `mobench.rows`. Lost runs are no candidates, nor those that
+            violate constraints by more than 0.001, unless `bounds` has another limit of `violation`.
         rule: pseudo-weights (the default with weights) or knee; with bounds alone the one objective that has
             no bound is minimised.
         weights: one for each objective, positive; they are divided by their sum.
@@ -79,6 +81,14 @@ def choose(
         good &= (rows["status"] == "done").to_numpy()
     if not good.any():
         raise ConfigError(f"None of these {len(rows)} rows is a finished run with finite {', '.join(names)}.")
+    if "violation" not in limits:
+        if not (good & ~infeasible(rows)).any():
+            least = rows.loc[good, "violation"].min()
+            raise ConfigError(
+                f"No run keeps its constraints; the smallest violation is {least:.4g}. To choose among such "
+                'runs, give bounds={"violation": LARGEST}.'
+            )
+        good &= ~infeasible(rows)
     for name, largest in limits.items():
         feasible = good & (rows[name].to_numpy(dtype=float) <= largest)
         if not feasible.any():

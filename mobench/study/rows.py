@@ -26,6 +26,7 @@ from mobench.jobs.store import JobFolder, varied
 from mobench.system.paths import outputs_root, results_root
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 RUN = ("run", "seed", "output")
@@ -55,11 +56,11 @@ def matching(query: Sequence[str], root: Path) -> list[Found]:
     Raises:
         ConfigError: a word of the query is none, or names a setting that no job has.
     """
-    words = [_term(word) for word in query]
+    words = [_term(word) for word in query]  # a text with a comma is one value, too
     every = [Found(folder, _settings(folder)) for folder in folders(root)]
     known = {key for job in every for key in job.settings}
     terms = [(_full(key, known) if every else key, values) for key, values in words]  # a key may come twice
-    return [job for job in every if all(_fits(job.settings.get(k), v) for k, v in terms)]
+    return [job for job in every if all(_fits_text(job.settings.get(k), v) for k, v in terms)]
 
 
 def rows(*query: str, kept: bool = False) -> pd.DataFrame:
@@ -104,6 +105,18 @@ def rows(*query: str, kept: bool = False) -> pd.DataFrame:
     front = dict.fromkeys((*RUN, *(name for table in tables for name in varied(table))))
     ends = pd.concat(tables, ignore_index=True)
     return pd.concat([repeated, ends[[*front, *(name for name in ends if name not in front)]]], axis=1)
+
+
+def infeasible(rows: pd.DataFrame) -> np.ndarray:
+    """Returns which rows (n,) violate constraints by more than `metrics.FEASIBLE`."""
+    import numpy as np
+
+    from mobench.metrics import FEASIBLE
+
+    if "violation" not in rows:
+        return np.zeros(len(rows), bool)
+    violated: np.ndarray = rows["violation"].to_numpy(dtype=float) > FEASIBLE  # NaN where there are none
+    return violated
 
 
 def runs() -> pd.DataFrame:
@@ -159,13 +172,18 @@ def _full(key: str, known: Collection[str]) -> str:
     raise ConfigError(f"No job has the setting {key!r}.{suggest(key, [*known, *ends])}")
 
 
-def _term(word: str) -> tuple[str, list[str]]:
+def _term(word: str) -> tuple[str, str]:
     key, _, values = word.partition("=")
     if not key or not values:
         raise ConfigError(
             f"{word!r} is no part of a query; write KEY=VALUE, such as problem=zdt2 or algorithm=epo,ferero."
         )
-    return key.lstrip("+"), values.strip("[]").split(",")
+    return key.lstrip("+"), values
+
+
+def _fits_text(value: Any, values: str) -> bool:
+    """Says whether a value is this text, commas and brackets included, or one of its VALUE,VALUE."""
+    return value == values or _fits(value, values.strip("[]").split(","))
 
 
 def _fits(value: Any, patterns: Sequence[str]) -> bool:

@@ -13,7 +13,7 @@ from mobench.artifacts.statistics import LEVEL, Mean
 from mobench.artifacts.tables import latex, markdown, spread
 from mobench.errors import ConfigError, suggest
 from mobench.jobs import store
-from mobench.study.rows import in_words
+from mobench.study.rows import in_words, infeasible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,7 +118,7 @@ def table(
             raise ConfigError(f"The column {name!r} has no numbers, so it has no mean.")
     lines = []
     drawn: list[float] = []  # half the widths of the intervals of estimated hypervolumes
-    infeasible = 0  # ends that hypervolumes leave out
+    left_out = 0  # ends that hypervolumes leave out
     several = bool(rows.groupby([*groups, "seed"], dropna=False).size().max() > 1)
     for keys, group in rows.groupby(groups, sort=False, dropna=False):
         done = group[group["status"] == "done"]
@@ -130,8 +130,8 @@ def table(
             finite = done[np.isfinite(done[name].to_numpy(dtype=float))]
             line |= _interval(name, finite.groupby("seed")[name].mean().to_numpy(dtype=float))
         if reference is not None:
-            feasible = done[~_infeasible(done)]
-            infeasible += len(done) - len(feasible)
+            feasible = done[~infeasible(done)]
+            left_out += len(done) - len(feasible)
             volumes = _hypervolumes(done, feasible, [float(v) for v in reference])
             line |= _interval("hypervolume", np.array([v.value for v in volumes]))
             drawn += [v.half_width for v in volumes if v.half_width is not None]
@@ -141,23 +141,14 @@ def table(
     signs |= {name: -1 for name in (*largest, "hypervolume") if name in signs or name == "hypervolume"}
     all_columns = (*averaged, *(["hypervolume"] if reference is not None else []))
     notes = _notes(rows, groups, lines, several, drawn)
-    if infeasible:
-        notes = (*notes, f"{infeasible} ends violate constraints and do not count in hypervolumes.")
+    if left_out:
+        notes = (*notes, f"{left_out} ends violate constraints and do not count in hypervolumes.")
     return Summary(pd.DataFrame(lines), tuple(groups), all_columns, signs, notes)
 
 
 def _interval(name: str, values: np.ndarray) -> dict[str, float]:
     mean = Mean(values)
     return {name: mean.mean, f"{name} low": mean.low, f"{name} high": mean.high}
-
-
-def _infeasible(rows: pd.DataFrame) -> np.ndarray:
-    """Returns which rows (n,) violate constraints, by more than a hypervolume allows."""
-    from mobench.metrics import FEASIBLE
-
-    if "violation" not in rows:
-        return np.zeros(len(rows), bool)
-    return rows["violation"].to_numpy(dtype=float) > FEASIBLE  # NaN where another problem has none
 
 
 def _hypervolumes(done: pd.DataFrame, feasible: pd.DataFrame, point: Sequence[float]) -> list[Volume]:
