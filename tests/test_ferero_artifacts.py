@@ -373,6 +373,29 @@ def test_runs_that_the_script_would_start_again_are_not_drawn() -> None:
     assert screen.passed(job(final=rows)).all()
 
 
+def test_a_run_that_the_script_would_start_again_has_the_end_of_its_next_try() -> None:
+    sines = np.sin(np.radians(images.ANGLES))
+    losses = {"test_loss_1": [0.3, 0.4, 0.5], "test_loss_2": [0.6, 0.7, 0.8]}
+    rows = job(seeds=1).final.iloc[:3].assign(ray_2=sines, **losses)
+    again = rows.iloc[:1].assign(ray_2=sines[:1], test_loss_1=0.1, test_loss_2=0.9, ended=-1)
+    for ended, lost, expected in (
+        ([5, -1, -1], [-1], [[0.1, 0.9], [0.4, 0.7], [0.5, 0.8]]),
+        ([5, -1, -1], [7], [[np.nan] * 2, [0.4, 0.7], [0.5, 0.8]]),  # the next try is lost, too
+        ([-1, -1, -1], [-1], [[0.3, 0.6], [0.4, 0.7], [0.5, 0.8]]),  # the first one counts
+        ([-1, 5, -1], [-1], [[0.3, 0.6], [np.nan] * 2, [0.5, 0.8]]),  # of another ray
+    ):
+        jobs = {
+            "mm_script": job(final=rows.assign(ended=ended)),
+            "mm_again": job(final=again.assign(ended=lost)),
+        }
+        points = screen.first_passed(artifact(jobs, name="full_length"), "mm", "script", "loss")
+        np.testing.assert_array_equal(points[:, 0], expected)
+        alone = screen.first_passed(
+            artifact({"mm_script": jobs["mm_script"]}, name="full_length"), "mm", "script", "loss"
+        )
+        assert np.isnan(alone[:, 0, 0]).tolist() == [step > 0 for step in ended]
+
+
 @pytest.mark.parametrize(
     ("name", "only"),
     [

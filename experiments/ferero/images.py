@@ -7,7 +7,7 @@ Multi-Fashion+MNIST at paper scale; on other pictures, and at other scales, clai
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -180,15 +180,21 @@ def quoted(panel: str, method: str) -> np.ndarray:
     return np.array([[points.number(metric=f"{ray} objective {m}") for m in (1, 2)] for ray in RAYS])
 
 
-def at_published(points: Mapping[str, np.ndarray], name: str, method: str = "FERERO") -> Several:
+def at_published(
+    points: Mapping[str, np.ndarray],
+    name: str,
+    method: str = "FERERO",
+    labels: Sequence[str] = RAY_LABELS,
+) -> Several:
     """Checks that a method's points of a data set are the published ones.
 
     points: by measure, (preferences, seeds, 2). A point whose runs were all lost is not the published one.
+    labels: of the preferences, in the order of the points.
     """
     gap = {}
     finished: dict[str, bool] = {}
     for measure, apart in distances(points, name, method).items():
-        finished |= {label: bool(np.isfinite(apart[k]).all()) for k, label in enumerate(RAY_LABELS)}
+        finished |= {label: bool(np.isfinite(apart[k]).all()) for k, label in enumerate(labels)}
         gap[measure] = float(np.nanmax(apart)) if np.isfinite(apart).any() else float("nan")
     of = "largest difference of a coordinate of the mean over seeds"
     near = AtMost(gap, NEAR, of=of, digits=".3f", partial=True)
