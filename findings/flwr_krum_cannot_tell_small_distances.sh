@@ -3,10 +3,10 @@
 #
 # Krum (Blanchard et al. 2017) takes the model with the least sum of squared distances to its nearest neighbours. flwr.serverapp.strategy forms
 # |x|^2 + |y|^2 - 2 x'y in the models' own single precision, where the digits cancel if the clients' updates are short beside the model: a step of
-# 0.01 along gradients of norm 1 from a model of norm 100, or the end of a training. "Squared distances" are negative then, and the client chosen is
-# an arbitrary one: a client that reverses its update, and whose score is more than ten times that of the others, is chosen about as often as if it were
-# drawn by lot. The rule is used because that cannot happen. MultiKrum and Bulyan choose by the same function. flwr.server.strategy subtracts
-# first and chooses an honest client; with float64 arrays the new strategies do, too.
+# 0.01 along gradients of norm 1 from a model of norm 100, or the end of a training. "Squared distances" are negative then, and the client chosen
+# is an arbitrary one: a client that reverses its update, and whose score is more than ten times that of the others, is chosen about as often as
+# if it were drawn by lot. The rule is used because that cannot happen. MultiKrum and Bulyan choose by the same function. flwr.server.strategy
+# subtracts first and chooses an honest client; with float64 arrays the new strategies do, too.
 #
 # The rule is written out below in double precision. Fails if the behaviour changes.
 set -euo pipefail
@@ -75,8 +75,8 @@ for size in (1.0, 1e-2, 1e-3):
         double += position(ask(Krum(num_malicious_nodes=ATTACKERS), V), V) >= CLIENTS - ATTACKERS
     D = compute_distances([ArrayRecord([w]) for w in W])
     attacks[size] = new
-    print(f"updates of {size / 100:.0e} of the model: Krum chooses an attacker in {new} of {CASES} cases, that of flwr.server in {old}, with float64 in "
-          f"{double}; the least 'squared distance' is {D.min():.1e}")
+    print(f"updates of {size / 100:.0e} of the model: Krum chooses an attacker in {new} of {CASES} cases, that of flwr.server in {old}, with "
+          f"float64 in {double}; the least 'squared distance' is {D.min():.1e}")
     assert old == double == 0
     assert D.min() < 0
 assert attacks[1.0] == 0 and min(attacks[1e-2], attacks[1e-3]) >= CASES / 10
