@@ -4,9 +4,9 @@
 # Krum (Blanchard et al. 2017) takes the model with the least sum of squared distances to its nearest neighbours. flwr.serverapp.strategy forms
 # |x|^2 + |y|^2 - 2 x'y in the models' own single precision, where the digits cancel if the clients' updates are short beside the model: a step of
 # 0.01 along gradients of norm 1 from a model of norm 100, or the end of a training. "Squared distances" are negative then, and the client chosen
-# is an arbitrary one: a client that reverses its update, and whose score is more than ten times that of the others, is chosen about as often as
-# if it were drawn by lot. The rule is used because that cannot happen. MultiKrum and Bulyan choose by the same function. flwr.server.strategy
-# subtracts first and chooses an honest client; with float64 arrays the new strategies do, too.
+# is an arbitrary one: a client whose update points the other way, as with wrong labels, and whose score is more than ten times that of the others, is chosen about as often as
+# if it were drawn by lot. The rule is used to leave such outliers out. MultiKrum and Bulyan choose by the same function. flwr.server.strategy
+# subtracts first and chooses another client; with float64 arrays the new strategies do, too.
 #
 # The rule is written out below in double precision. Fails if the behaviour changes.
 set -euo pipefail
@@ -27,11 +27,11 @@ from flwr.supercore.task_identity import TaskIdentity
 
 logging.disable(logging.CRITICAL)
 TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1  # what a running app would set, for messages
-CLIENTS, ATTACKERS, SIZE, CASES = 11, 3, 10_000, 20
+CLIENTS, FAULTY, SIZE, CASES = 11, 3, 10_000, 20
 
 
 def models(size, seed):
-    """Honest clients go about this far down a common gradient, attackers up; the model has the norm 100."""
+    """Most clients go about this far down a common gradient, faulty clients up; the model has the norm 100."""
     rng = np.random.default_rng(seed)
 
     def unit():
@@ -39,7 +39,7 @@ def models(size, seed):
         return v / np.linalg.norm(v)
 
     model, gradient = 100 * unit(), unit()
-    updates = [-size * (gradient + 0.3 * unit()) * (1 if k < CLIENTS - ATTACKERS else -1) for k in range(CLIENTS)]
+    updates = [-size * (gradient + 0.3 * unit()) * (1 if k < CLIENTS - FAULTY else -1) for k in range(CLIENTS)]
     return [(model + u).astype(np.float32) for u in updates]
 
 
@@ -47,7 +47,7 @@ def scores(W):
     """The score of each client in double precision: over its n - f - 2 nearest others, the sum of squared distances."""
     W = np.array(W, dtype=np.float64)
     D = ((W[:, None] - W) ** 2).sum(-1)
-    return np.sort(D, axis=1)[:, 1 : CLIENTS - ATTACKERS - 1].sum(1)
+    return np.sort(D, axis=1)[:, 1 : CLIENTS - FAULTY - 1].sum(1)
 
 
 def ask(strategy, W):
@@ -62,22 +62,22 @@ def position(w, W):
 
 print("flwr", version("flwr"), "numpy", version("numpy"))
 assert issubclass(Krum, MultiKrum) and Bulyan().selection_rule is select_multikrum
-attacks = {}
+chosen = {}
 for size in (1.0, 1e-2, 1e-3):
     new = old = double = 0
     for seed in range(CASES):
         W = models(size, seed)
         right = scores(W)
-        assert right[: CLIENTS - ATTACKERS].max() * 10 < right[CLIENTS - ATTACKERS :].min()
-        new += position(ask(Krum(num_malicious_nodes=ATTACKERS), W), W) >= CLIENTS - ATTACKERS
-        old += position(aggregate_krum([([w], 1) for w in W], ATTACKERS, 0)[0], W) >= CLIENTS - ATTACKERS
+        assert right[: CLIENTS - FAULTY].max() * 10 < right[CLIENTS - FAULTY :].min()
+        new += position(ask(Krum(num_malicious_nodes=FAULTY), W), W) >= CLIENTS - FAULTY
+        old += position(aggregate_krum([([w], 1) for w in W], FAULTY, 0)[0], W) >= CLIENTS - FAULTY
         V = [w.astype(np.float64) for w in W]
-        double += position(ask(Krum(num_malicious_nodes=ATTACKERS), V), V) >= CLIENTS - ATTACKERS
+        double += position(ask(Krum(num_malicious_nodes=FAULTY), V), V) >= CLIENTS - FAULTY
     D = compute_distances([ArrayRecord([w]) for w in W])
-    attacks[size] = new
-    print(f"updates of {size / 100:.0e} of the model: Krum chooses an attacker in {new} of {CASES} cases, that of flwr.server in {old}, with "
+    chosen[size] = new
+    print(f"updates of {size / 100:.0e} of the model: Krum chooses a faulty client in {new} of {CASES} cases, that of flwr.server in {old}, with "
           f"float64 in {double}; the least 'squared distance' is {D.min():.1e}")
     assert old == double == 0
     assert D.min() < 0
-assert attacks[1.0] == 0 and min(attacks[1e-2], attacks[1e-3]) >= CASES / 10
+assert chosen[1.0] == 0 and min(chosen[1e-2], chosen[1e-3]) >= CASES / 10
 PY
