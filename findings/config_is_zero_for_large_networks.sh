@@ -5,8 +5,8 @@
 # ConFIG (Liu et al. 2025, equation 2) has the same positive cosine with every gradient, if they are linearly independent. It is computed with
 # torch.linalg.pinv of the matrix of the M unit gradients of N entries, whose default tolerance is max(M, N) times the machine epsilon,
 # relative to the largest singular value: 0.12 for a million parameters, and 1 from 2^23 = 8388608 on, so that no singular value is left. A
-# ResNet-18 (11.7 million) stays where it is; its .grad is zero, and nothing is said. Below, the smaller singular values are left out, and with
-# them the agreement: two gradients with the cosine -0.9 have a direction that increases one of them. The package of the method's authors,
+# ResNet-18 (11.7 million) stays where it is; its .grad is zero, and nothing is said. Below that, the smaller singular values are lost, and with
+# them the agreement: for 2.2 million and a cosine of -0.9, the direction increases one of two objectives. The package of the method's authors,
 # conflictfree 0.1.8, has wrong directions for the same reason with three gradients or more (torch.linalg.lstsq with its default tolerance, on
 # a CPU). Toy problems do not show it. ConFIG of matrix.double(), or the weights from the M x M matrix of the cosines, is right.
 #
@@ -54,7 +54,7 @@ def gradients(M, N, cosine):
 
 print("torchjd", version("torchjd"), "conflictfree", version("conflictfree"), "torch", version("torch").split("+")[0])
 torch.manual_seed(0)
-for N, cosine in ((10_000, -0.9), (4_000_000, -0.9), (8_388_608, 0.9)):
+for N, cosine in ((10_000, -0.9), (2_200_000, -0.9), (8_388_608, 0.9)):
     J = gradients(2, N, cosine)
     right, found = config(J), ConFIG()(J)
     print(f"2 gradients of {N} entries, cosine {cosine:+.1f}: cosines with the direction {cosines(J, right)}, in TorchJD {cosines(J, found)}; "
@@ -62,21 +62,21 @@ for N, cosine in ((10_000, -0.9), (4_000_000, -0.9), (8_388_608, 0.9)):
     assert cosines(J, right).min() > 0.1 and abs(cosines(J, right)[0] - cosines(J, right)[1]) < 1e-3
     if N == 8_388_608:
         assert (found == 0).all()
-    elif N == 4_000_000:
+    elif N == 2_200_000:
         assert cosines(J, found).min() < -0.9
     else:
         assert torch.allclose(found.double(), right, atol=1e-3 * right.abs().max())
-    if N == 4_000_000:
+    if N == 2_200_000:
         assert torch.allclose(ConFIG()(J.double()), right, atol=1e-6 * right.abs().max())
 
-for N in (10_000, 4_000_000):
+for N in (10_000, 3_000_000):
     J = gradients(3, N, -0.9)
     right, found = config(J), ConFIGOperator().calculate_gradient(J)
     print(f"3 gradients of {N} entries, cosine -0.9: cosines with the direction {cosines(J, right)}, in conflictfree {cosines(J, found)}")
     assert cosines(J, right).min() > 0.1
-    assert cosines(J, found).min() < -0.5 if N == 4_000_000 else torch.allclose(found.double(), right, atol=1e-3 * right.abs().max())
+    assert cosines(J, found).min() < -0.5 if N == 3_000_000 else torch.allclose(found.double(), right, atol=1e-3 * right.abs().max())
 
-for width in (1024, 2049):
+for width in (64, 2049):
     model = torch.nn.Linear(4096, width, bias=False)
     outputs = model(torch.randn(8, 4096))
     losses = torch.stack([(outputs - 1).square().mean(), (outputs + outputs.roll(1, 1) - 1).square().mean()])
