@@ -4,9 +4,9 @@
 # Krum (Blanchard et al. 2017) takes the model with the least sum of squared distances to its nearest neighbours. flwr.serverapp.strategy forms
 # |x|^2 + |y|^2 - 2 x'y in the models' own single precision, where the digits cancel if the clients' updates are short beside the model: a step of
 # 0.01 along gradients of norm 1 from a model of norm 100, or the end of a training. "Squared distances" are negative then, and the client chosen
-# is an arbitrary one: a client whose update points the other way, as with wrong labels, and whose score is more than ten times that of the others, is chosen about as often as
-# if it were drawn by lot. The rule is used to leave such outliers out. MultiKrum and Bulyan choose by the same function. flwr.server.strategy
-# subtracts first and chooses another client; with float64 arrays the new strategies do, too.
+# is an arbitrary one: a client whose update points the other way, as with wrong labels, and whose score is more than ten times that of the
+# others, is chosen about as often as if it were drawn by lot. The rule is used to leave such outliers out. MultiKrum and Bulyan choose by the same
+# function. flwr.server.strategy subtracts first and chooses another client; with float64 arrays the new strategies do, too.
 #
 # The rule is written out below in double precision. Fails if the behaviour changes.
 set -euo pipefail
