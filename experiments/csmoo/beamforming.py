@@ -434,9 +434,9 @@ def judge_rates(a: Artifact, curves: Mapping[str, Curves], best: Reference) -> N
     reasons = [words for words, one in weaker.items() if one.holds is True][:1]
     if full.holds == "partial":
         other = "is lower" if full.checks[0].holds else "is preserved, the emphasised one's not higher"
-        reasons.append(f"The other user's rate {other}.")
+        reasons.append(f"Against the baseline of lowest V the other user's rate {other}.")
     missed = any(curves[rival].rate(u).mean() > best.rates[u - 1] for u in strong)
-    reasons.append(STARVED.format(rival=METHODS[rival]) if missed else TRADED)
+    reasons.append(STARVED.format(rival=METHODS[rival].removeprefix("baseline, ")) if missed else TRADED)
     a.claim("both-rates" if moderate else "emphasised-rate", check.also(rates), reason=" ".join(reasons))
 
 
@@ -453,7 +453,7 @@ def gains(
     names = ", ".join(METHODS[k].removeprefix("baseline, ") for k in among)
     whose = "emphasised" if c.lam[chosen[0] - 1] >= 0.5 else "other"
     rates = "both rates" if len(chosen) > 1 else f"the {whose} rate"
-    of = f"gain of {rates} over the baseline{' of lowest V' if len(among) > 1 else ''} ({names})"
+    of = f"gain of {rates} over {'the best of ' if len(among) > 1 else ''}{names}"
     here = {f"user {u}": float(c.rate(u).mean() - rival.rate(u).mean()) for u in chosen}
     there = np.all([many[f"gain of rate {u}"] >= least for u in chosen], axis=0)
     return AllOf(
