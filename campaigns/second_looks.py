@@ -15,7 +15,7 @@ import csv
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -27,7 +27,6 @@ from tests.reference.problems import VLMOP2
 
 TABLE = Path(__file__).parent.parent / "experiments" / "second_looks.csv"
 PUBLISHED = Path(__file__).parent.parent / "experiments" / "ferero" / "published"
-RUNS = Path(__file__).parent.parent / "experiments" / "results" / "runs"
 FRESH = 50_000  # seeds of the looks start here; no artifact uses them
 
 
@@ -69,10 +68,11 @@ GAMMA = {"gamma": lambda t: 0.4 / (1.0 + t) ** 0.95}
 
 def path(method: str, seed: int, start: float, lam: tuple[float, ...], steps: int) -> csmoo.Path:
     m = len(lam)
+    noise = np.random.default_rng(seed).normal(0.0, np.sqrt(csmoo.VARIANCE), (steps, 1))
     x0 = np.array([start])
     more = {"beta": 5.0} if method == "csmoo2" else {}
     return getattr(csmoo, method)(
-        csmoo.synthetic_oracle(csmoo.synthetic_noise(seed, steps), m),
+        csmoo.synthetic_oracle(noise, m),
         x0,
         csmoo.synthetic_exact(x0, m)[0],
         csmoo.INTERVAL,
@@ -145,27 +145,6 @@ def infeasible_surrogates() -> Iterator[Look]:
     )
 
 
-def end_feasible() -> Iterator[Look]:
-    """The last of 3,000 steps where the optimum is at the end of the feasible set."""
-    for artifact, claim, lam in (
-        ("csmoo/finals", "always-feasible", (0.01, 0.99)),
-        ("csmoo/fig38", "on-curve", (0.001, 0.998, 0.001)),
-    ):
-        ends = np.array(
-            [
-                csmoo.violation(csmoo.synthetic_exact(path("basic", FRESH + s, 1.0, lam, 3000).x[-1])[0], 2)
-                for s in range(30)
-            ]
-        )
-        yield Look(
-            artifact,
-            claim,
-            f"NumPy loop (basic), 30 seeds of its own, lambda = {lam}, 3,000 steps",
-            f"final violation above 0.0001 in {int((ends > 1e-4).sum())} runs, largest {ends.max():.2g}",
-            bool((ends > 1e-4).any()),
-        )
-
-
 def negative_values() -> Iterator[Look]:
     """The least value that shared samples can show with the analytic z."""
     rng = np.random.default_rng(FRESH)
@@ -184,12 +163,26 @@ def negative_values() -> Iterator[Look]:
     )
 
 
+def optimum(lam: tuple[float, ...], z: Array) -> float:
+    """Returns x*: V is convex on the feasible interval, so ternary search finds its minimum."""
+
+    def V(x: float) -> float:
+        return csmoo.tchebycheff(csmoo.synthetic_exact(np.array([x]), len(lam))[0], lam, z)
+
+    low, high = csmoo.synthetic_feasible()
+    for _ in range(200):
+        left = low + (high - low) / 3.0
+        right = high - (high - low) / 3.0
+        low, high = (low, right) if V(left) <= V(right) else (left, high)
+    return 0.5 * (low + high)
+
+
 def third_weight() -> Iterator[Look]:
     """The exact optimum of the weighted maximum over a grid of preferences, by ternary search."""
     z = csmoo.synthetic_ideal("grid", 3)
     lams = [(i / 20, j / 20, 1 - i / 20 - j / 20) for i in range(21) for j in range(21 - i)]
     lams = [(max(a, 1e-3), max(b, 1e-3), max(c, 1e-3)) for a, b, c in lams]
-    f3 = [csmoo.synthetic_exact(np.array([csmoo.synthetic_optimum(lam, z)[0]]), 3)[0][2] for lam in lams]
+    f3 = [csmoo.synthetic_exact(np.array([optimum(lam, z)]), 3)[0][2] for lam in lams]
     rank = float(spearmanr([lam[2] for lam in lams], f3).statistic)
     yield Look(
         "csmoo/fig38",
@@ -198,56 +191,6 @@ def third_weight() -> Iterator[Look]:
         f"rank correlation of lambda_3 and E f_3 {rank:.2f}: a larger weight lowers its objective",
         rank <= 0,
     )
-
-
-# CSMOO, beamforming
-
-
-def beamforming() -> Iterator[Look]:
-    """CSMOO-2 and both baselines in channels of its own; expectations by 4,000 held-out channel errors."""
-    steps = 2000
-    gains: dict[tuple[float, int], list[float]] = {}
-    for instance in range(5):
-        rng = np.random.default_rng(FRESH + instance)
-
-        def normal(*shape: int, rng: np.random.Generator = rng) -> csmoo.Complex:
-            return (rng.normal(size=shape) + 1j * rng.normal(size=shape)) / np.sqrt(2.0)
-
-        nominal = normal(3, 2)
-        draws = normal(steps, 4, 3, 2)
-        held_out = csmoo.pls_channels(nominal, normal(4000, 3, 2))
-        z = csmoo.pls_provisional_ideal(nominal)
-        ball = csmoo.Ball(csmoo.POWER)
-        x0 = ball.project(0.5 * rng.normal(size=8))
-        oracle = csmoo.pls_oracle(nominal, draws)
-        start = csmoo.pls_sample(x0, held_out)[0]
-        for lam1 in (0.1, 0.5, 0.9):
-            lam = np.array([lam1, 1.0 - lam1])
-            shared: dict[str, Any] = {"lam": lam, "z": z, "steps": steps, "beta": 10.0, **GAMMA}
-            ends = {"csmoo2": csmoo.csmoo2(oracle, x0, start, ball, tau=0.055, **shared).x[-1]}
-            for variant in ("sgd", "prox"):
-                ends[variant] = csmoo.penalty(oracle, x0, ball, variant=variant, tau=0.055, **shared).x[-1]
-            values = {k: csmoo.pls_sample(x, held_out)[0] for k, x in ends.items()}
-            rival = min(("sgd", "prox"), key=lambda k: csmoo.tchebycheff(values[k], lam, z))
-            for user in (0, 1):
-                gain = values[rival][user] - values["csmoo2"][user]
-                gains.setdefault((lam1, user), []).append(float(gain))
-    by = "NumPy loops, five channel instances of its own, z the single users' bounds"
-    for artifact, claim, lam1, strong in (
-        ("csmoo/fig4", "both-rates", 0.5, (0, 1)),
-        ("csmoo/fig21", "emphasised-rate", 0.1, (1,)),
-        ("csmoo/fig27", "emphasised-rate", 0.9, (0,)),
-    ):
-        lost = sum(any(gains[lam1, u][i] < 0 for u in strong) for i in range(5))
-        refuted = wilson_high(5 - lost, 5) < 0.9  # of the instances, as the claim's criterion asks
-        text = "; ".join(f"user {u + 1}: " + ", ".join(f"{g:+.2f}" for g in gains[lam1, u]) for u in strong)
-        yield Look(
-            artifact,
-            claim,
-            by,
-            f"gain over the baseline of lowest V, {text}; below 0 in {lost} of 5",
-            refuted,
-        )
 
 
 # The other papers
@@ -447,40 +390,6 @@ def corrupted_labels() -> Iterator[Look]:
     )
 
 
-def river_sites() -> Iterator[Look]:
-    """River flow: the kept rows, read and chosen again, against the largest of a baseline's three seeds."""
-    sites = ("CHSI2", "NASI2", "EADM7", "SCLM7", "CLKM7", "VALI2", "NAPM7", "DLDI4")
-
-    def losses(job: str) -> Array:
-        """Test losses (seeds, sites); a seed has the run of least training loss that meets the caps."""
-        with (RUNS / job / "final.csv").open(newline="") as file:
-            rows = [row for row in csv.DictReader(file) if row["status"] == "done"]
-        best: dict[str, tuple[float, list[float]]] = {}
-        for row in rows:
-            train = sum(float(row[f"f_{k + 1}"]) for k in range(8)) + 1e6 * max(0.0, float(row["violation"]))
-            test = [float(row[f"test_loss_{k + 1}"]) for k in range(8)]
-            if train < best.get(row["seed"], (np.inf, []))[0]:
-                best[row["seed"]] = train, test
-        return np.array([test for _, test in best.values()])
-
-    ours = losses("riverflow-mlmcmoo-232aca32f0")
-    theirs = [losses(f"riverflow-{job}") for job in ("nsgaii-c8b4b6dee9", "psl-e758e9e4ff")]
-    lost = []
-    for k, site in enumerate(sites):
-        largest = min(theirs, key=lambda rows: rows[:, k].mean())[:, k].max()
-        mean, half = interval(ours[:, k], of=len(sites))
-        if mean - half > largest:
-            lost.append(f"{site} {(ours[:, k] > largest).sum()}")
-    yield Look(
-        "mlm_cmoo/fig1c",
-        "sites",
-        "the rows of 60 seeds, read by another program, against the largest of the better baseline's losses",
-        f"larger by intervals for eight sites together, with the number of the {len(ours)} seeds above: "
-        f"{', '.join(lost)}; more than two such sites leave fewer than six",
-        len(lost) > 2,
-    )
-
-
 def readings() -> Iterator[Look]:
     """Claims whose runs are too long for another program: their sentences, read again."""
     yield Look(
@@ -509,11 +418,8 @@ LOOKS: tuple[Callable[[], Iterator[Look]], ...] = (
     stored_iterates,
     epo_hard_starts,
     infeasible_surrogates,
-    end_feasible,
-    beamforming,
     excess_mtl,
     corrupted_labels,
-    river_sites,
     readings,
 )
 

@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.mlm_cmoo.fig1 import chosen, followed
-from experiments.mlm_cmoo.rate import slope
+from experiments.mlm_cmoo.fig1 import chosen, followed, judge_sites
+from experiments.mlm_cmoo.rate import judge_rates, slope
 from experiments.mlm_cmoo.table1 import judge
 from experiments.mlm_cmoo.timing import TASKS, Times, multiple
+from mobench.artifacts import Artifact
 from mobench.artifacts.checks import Check
 
 
@@ -199,3 +200,37 @@ def test_the_curve_of_a_population_follows_training_losses_of_feasible_members()
         }
     )
     assert followed(h, True)[0].tolist() == [0.7, 0.75, 0.75]
+
+
+def losses(*sites: float) -> pd.DataFrame:
+    """Test losses of five seeds near one number for each of eight sites."""
+    near = 1.0 + 0.01 * np.arange(5)
+    return pd.DataFrame({f"test_loss_{k + 1}": value * near for k, value in enumerate(sites)})
+
+
+@pytest.mark.parametrize(
+    ("ours", "faster", "holds", "kind"),
+    [
+        (6, 0, True, None),  # smallest at six of eight sites
+        (5, 8, "partial", "excluded"),
+        (5, 5, False, "excluded"),
+    ],
+)
+def test_most_sites_with_another_eta_is_partial(ours: int, faster: int, holds: Any, kind: Any) -> None:
+    def at(won: int) -> pd.DataFrame:
+        return losses(*[0.5] * won, *[2.0] * (8 - won))
+
+    picked = {"more_seeds": at(ours), "faster_eta": at(faster), "nsga2": at(0) / 2, "psl": at(0)}
+    check = judge_sites(picked)
+    assert check.holds == holds
+    assert (check.failure and check.failure.kind) == kind
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "verdict"), [(-0.5, -0.5, "partial"), (-0.2, -0.1, "inconclusive")]
+)
+def test_rates_of_the_corrected_method_are_partial_at_best(inner: float, outer: float, verdict: str) -> None:
+    a = Artifact("mlm_cmoo/rate", "x", "laptop", {})
+    judge_rates(a, {0.1: inner}, {0.1: outer})
+    assert [(c.id, c.verdict) for c in a.claims] == [("inner-rate", verdict), ("stationarity-rate", verdict)]
+    assert all("as-printed" in c.reason for c in a.claims)

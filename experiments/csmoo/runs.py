@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
 import torch
 
 from mobench.artifacts import Artifact
@@ -15,6 +16,7 @@ from mobench.artifacts import style as st
 from mobench.artifacts.checks import AllOf, AtLeast, Check, Graded, Share, Within
 from mobench.artifacts.panels import Band, curve, dress, legend_below, level
 from mobench.artifacts.statistics import Mean, percent
+from mobench.jobs.store import columns
 from mobench.problems import ConstrainedGaussian
 
 from .preferences import AtPreference, seed_columns
@@ -31,6 +33,7 @@ NEARLY_ZERO = 1e-3  # violations below it are drawn on a linear axis
 NEARLY = 0.05  # ours: share of the smallest right-hand side of a constraint
 MATCH = 0.01  # final x of two variants match: less than the spread over seeds
 MOST = 0.95  # of the runs; a pilot has 99 %
+FEASIBLE = 0.9  # the share of runs, or seeds, that are feasible; a pilot with other seeds from x_0 = 1: 96 %
 # of the way from V(x_0) to V*; docs/protocol.md, "Sharper criteria"
 LEFT = 0.05  # is left at an optimum
 FALLEN = 0.5  # has been gone where V "decreases"
@@ -179,6 +182,32 @@ def judge_violation(
     ).also(f"largest {float(violation.max(initial=0.0)):.2g}{more}")
     nearly = "Nearly zero, but not zero." if check.holds == "partial" else "Neither zero nor nearly zero."
     a.claim(id, check, reason=f"{nearly} {reason}".strip(), **words)
+
+
+def judge_ends(rows: pd.DataFrame, bound: float) -> Check:
+    """Checks that most seeds end feasible at every preference with every method.
+
+    The seed is the unit, since its runs share their noise. Partial: nearly, or at all but the outermost
+    preferences, those of the largest weight.
+    """
+    largest = rows[columns(rows, "preference_")].max(axis=1)
+    inner = rows[largest < largest.max() - 1e-9]
+    worst, inside = (part.groupby("seed")["violation"].max().to_numpy() for part in (rows, inner))
+
+    def ends(violation: np.ndarray, most: float, where: str) -> Check:
+        that = f"final violation at most {most:g} at {where}, all methods"
+        return Share(violation <= most, FEASIBLE, that=that, what="seeds")
+
+    outer = f"all but the outermost preferences, with a weight of {largest.max():.3g}"
+    above = int((rows["violation"] > ZERO).sum())
+    return Graded(
+        ends(worst, ZERO, "all preferences"),
+        AllOf(
+            ends(inside, ZERO, outer),
+            ends(worst, NEARLY * bound, "all preferences").because(f"{percent(NEARLY)} of the bound"),
+            partial=True,
+        ),
+    ).also(f"{above} of {len(rows)} runs above {ZERO:g}; largest {worst.max():.2g}")
 
 
 def share_of_way(c: AtPreference, value: np.ndarray, best: float) -> np.ndarray:

@@ -27,6 +27,7 @@ from .runs import (
     Curves,
     draw_curves,
     finals,
+    judge_ends,
     judge_violation,
     matching,
     variants,
@@ -167,7 +168,7 @@ def fig38(a: Artifact) -> None:
     ]
     a.table(lines, given=("method", "preferences", "seeds"))
     every = pd.concat(ends.values())
-    judge_violation(a, "on-curve", every["violation"].to_numpy(), min(problem.bounds), reason=AT_THE_BOUND)
+    a.check("on-curve", judge_ends(every, min(problem.bounds)), reason=AT_THE_BOUND)
     together = pd.concat(
         [rows.set_index("run")["x"] for rows in ends.values()], axis=1, join="inner"
     ).to_numpy()

@@ -57,6 +57,14 @@ def taken(job: JobRows) -> pd.DataFrame:
     return chosen(job.final, numbered(job.final, "f"))
 
 
+def caps_met(a: Artifact) -> str:
+    """Says how many finished runs, or members of a population, meet the caps."""
+    ends = {m: a.jobs[m].final for m in (*BASELINES, "more_seeds")}
+    met = {m: (rows["status"] == "done") & (rows["violation"] <= 0) for m, rows in ends.items()}
+    said = ", ".join(f"{int(x.sum())} of {len(x)} ({TITLES[m]})" for m, x in met.items())
+    return f"They are met by {said}; the paper reports of NSGA-II and PSL only solutions that do."
+
+
 @artifact("mlm_cmoo/fig1c")
 def fig1c(a: Artifact) -> None:
     """Radar of the test losses at eight sites, divided by the largest of the three methods on each axis."""
@@ -73,9 +81,9 @@ def fig1c(a: Artifact) -> None:
     )
     a.note(
         "Of a population the member with the smallest mean training loss is shown, among those that meet the "
-        "caps where there are any. NSGA-II and PSL start from a network trained by equal-weight gradient "
-        "descent (ours: the paper does not say how they search a network) and search 50 random directions "
-        "around it, so their polygons owe much to that start."
+        f"caps, or else the one of least violation. {caps_met(a)} NSGA-II and PSL start from a network "
+        "trained by equal-weight gradient descent (ours: the paper does not say how they search a network) "
+        "and search 50 random directions around it, so their polygons owe much to that start."
     )
     cost = a.jobs["mlm_cmoo"].seconds_per_step / a.jobs["no_u"].seconds_per_step
     sums = {m: float(values.sum()) for m, values in means.items()}
@@ -84,30 +92,38 @@ def fig1c(a: Artifact) -> None:
         f"test losses {sums['mlm_cmoo']:.3f} with it, {sums['no_u']:.3f} without."
     )
     areas = {m: polygon_area(values) for m, values in relative.items()}
-    words: dict[str, Any] = {
-        "own": f"{sums['mlm_cmoo']:.3f}",
-        "plain": f"{sums['no_u']:.3f}",
-        "eta": f"{sums['faster_eta']:.3f}",
-        "area": f"{areas['faster_eta']:.2f}",
-    }
     as_printed = {METHODS[m]: areas[m] for m in METHODS}
     faster = as_printed | {"MLM-CMOO": areas["faster_eta"]}
     check = Graded(
         Smallest(as_printed, "MLM-CMOO", of="area", digits=".2f"),
         Smallest(faster, "MLM-CMOO", of="area, with eta = 0.05 for the printed 0.001", digits=".2f"),
     )
-    a.claim("smallest-area", check, **words)
-    sites, *_ = smallest_at(picked, "faster_eta")
-    larger_eta = f"with eta = 0.05 for the printed 0.001 at {len(sites)}"
-    a.claim("sites", judge_sites(picked, "more_seeds").also(larger_eta), **words)
+    words = {"own": "mlm_cmoo", "plain": "no_u", "eta": "faster_eta"}
+    said: dict[str, Any] = {word: f"{sums[m]:.3f}" for word, m in words.items()}
+    a.claim("smallest-area", check, **said, area=f"{areas['faster_eta']:.2f}")
+    a.claim(
+        "sites",
+        judge_sites(picked),
+        own=f"{sums['more_seeds']:.3f}",
+        count=len(picked["more_seeds"]),
+        eta=said["eta"],
+    )
     rival = min(PLAIN, key=lambda m: np.nan_to_num(sums[m], nan=np.inf))
     of = f"sum of test losses of the better of the two, {TITLES[rival]},"
     smaller = Below(sums[rival], sums["mlm_cmoo"], of=of, than="MLM-CMOO's", digits=".3f")
     a.check("against-plain-descent", smaller)
 
 
-def judge_sites(picked: dict[str, pd.DataFrame], job: str) -> Check:
-    """Compares one of MLM-CMOO's jobs with the better baseline at each site.
+def judge_sites(picked: dict[str, pd.DataFrame]) -> Check:
+    """Asks it of the 60 seeds with the printed settings; partial where eta = 0.05 alone does it."""
+    return Graded(
+        most_sites(picked, "more_seeds"),
+        most_sites(picked, "faster_eta", " with eta = 0.05 for the printed 0.001"),
+    )
+
+
+def most_sites(picked: dict[str, pd.DataFrame], job: str, how: str = "") -> Check:
+    """Compares one of MLM-CMOO's jobs with the better baseline at each site; how: its settings, in words.
 
     That it has the smallest loss at MOST_SITES of them is excluded by more than two sites where a baseline's
     is smaller, by Welch's intervals, which hold for all sites together (Bonferroni).
@@ -115,7 +131,7 @@ def judge_sites(picked: dict[str, pd.DataFrame], job: str) -> Check:
     won, best = smallest_at(picked, job)
     lost = [site for k, site in enumerate(SITES) if surely_larger(picked[job], picked[best[k]], k)]
     excluded = len(lost) > len(SITES) - MOST_SITES
-    all_sites = f"of {len(SITES)} sites with the smallest loss of the three"
+    all_sites = f"of {len(SITES)} sites with the smallest loss of the three{how}"
     smaller = f"a baseline's is smaller by 95 % intervals for all sites together at {len(lost)}"
     return Judged(
         len(won) >= MOST_SITES,
