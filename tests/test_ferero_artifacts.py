@@ -28,7 +28,7 @@ from experiments.ferero import (
     witnesses,
 )  # fmt: skip
 from experiments.ferero import runs as toy_runs
-from experiments.ferero.hypervolumes import FITTED, judge_hypervolumes
+from experiments.ferero.hypervolumes import FITTED, judge_hypervolumes, volumes
 from experiments.ferero.trajectories import front
 from mobench.algorithms.ferero import FERERO
 from mobench.algorithms.ls import LS
@@ -194,7 +194,9 @@ def test_epochs_on_images_need_order_and_factors(epochs: tuple[float, ...], expe
     assert verdicts(stand_in) == {"image-epochs": "inconclusive"}
 
 
-def hypervolumes(key: str, measure: str, ours: float, label: str | None = None, seeds: int = 5) -> Artifact:
+def hypervolumes(
+    key: str, measure: str, ours: float, label: str | None = None, seeds: int = 5, lost: int = 0
+) -> Artifact:
     """Table 2's claims of a row: FERERO's hypervolumes near `ours`, LS's and EPO's below, PMTL's near 3."""
     jobs = {f"{key}_{m}": job(data=label or images.PICTURES[key], seeds=seeds) for m in images.METHODS}
     paper: dict[str, Any] = {"data": list(images.PICTURES.values()), "seeds": {f"{key}_ferero": 5}}
@@ -202,9 +204,10 @@ def hypervolumes(key: str, measure: str, ours: float, label: str | None = None, 
     jobs_of = {m: jobs[f"{key}_{m}"] for m in images.METHODS}
     panel = images.Panel(key, jobs_of, (None, None))  # type: ignore[arg-type]
     noise = np.linspace(-0.01, 0.01, seeds)
-    volumes = {"ls": 0.1 + noise, "epo": 0.1 - noise, "pmtl": 3.0 + 2 * noise, "ferero": ours + noise}
+    found = {"ls": 0.1 + noise, "epo": 0.1 - noise, "pmtl": 3.0 + 2 * noise, "ferero": ours + noise}
+    found["ferero"][:lost] = np.nan
     with images.pictures_of(a, key):
-        judge_hypervolumes(a, panel, measure, volumes)
+        judge_hypervolumes(a, panel, measure, found)
     return a
 
 
@@ -221,6 +224,22 @@ def test_hypervolumes_are_compared_on_every_row() -> None:
         "mm-accuracy-value": "reproduced",
         "mm-accuracy-larger": "partial",
     }
+
+
+def test_a_seed_with_a_lost_run_has_no_hypervolume() -> None:
+    """Two points of three cover less, and a hypervolume of 0 would count a lost seed as a bad one."""
+    rows = pd.DataFrame({"seed": [0, 1] * 3, "ray_1": 0.5, "ray_2": np.repeat([0.2, 0.5, 0.8], 2)})
+    rows = rows.assign(test_loss_1=0.5, test_loss_2=0.5, status="done")
+    rows.loc[5, "status"] = "diverged"  # the last preference of seed 1
+    ferero = SimpleNamespace(final=rows)
+    panel = images.Panel("mm", {"ferero": ferero}, ())  # type: ignore[dict-item]
+    np.testing.assert_allclose(volumes(panel, "ferero", "loss", np.ones(2)), [25.0, np.nan])
+    assert np.isnan(volumes(panel, "ferero", "loss", np.full(2, np.nan))).all()
+    for lost, expected in ((1, "reproduced"), (5, "inconclusive")):
+        a = hypervolumes("fm", "loss", 3.82, lost=lost)
+        assert set(verdicts(a).values()) == {expected}, a.claims
+    assert a.claims[1].reason.startswith("Not measured")
+    assert "Not larger" not in a.claims[1].reason
 
 
 def test_a_fitted_reference_point_judges_no_value() -> None:
@@ -454,8 +473,24 @@ def test_paths_of_lost_runs_are_not_drawn_and_are_no_ascent() -> None:
     assert np.isnan(path[:, 2]).all()
     np.testing.assert_array_equal(path[-1, :2, 0], [[0.5, 0.8], [0.9, 0.7]])
     assert history["f_1"].iloc[-1] == 1e29  # the rows of the job are as they were
-    assert fig6.largest((path[-1] - path[0]).max((1, 2))) == pytest.approx(-0.1)
+    rises = fig6.asked_rises(path, np.zeros(2))
+    np.testing.assert_array_equal(rises[:2], [0.0, 0.0])
+    assert np.isnan(rises[2])
+    assert fig6.largest(rises) == 0.0
     assert np.isnan(fig6.largest(np.array([np.nan, np.nan])))
+
+
+def test_ascent_is_a_rise_on_the_way_that_the_line_asks_for() -> None:
+    """The first loss rises and falls again, below its start: the ends alone would not show it."""
+    path = np.full((3, 3, 1, 2), 1.0)
+    path[:, :, 0, 0] = np.array([0.9, 0.5, 0.8])[:, None]
+    np.testing.assert_allclose(
+        fig6.asked_rises(path, np.zeros(2)), [0.3, 0.3, 0.0]
+    )  # 67.5°: f_1 is too large
+    back = path[::-1]
+    np.testing.assert_allclose(fig6.asked_rises(back, np.zeros(2)), [0.4, 0.4, 0.0])
+    path[2, :, 0, 0] = 0.4  # it falls at each point
+    np.testing.assert_allclose(fig6.asked_rises(path, np.zeros(2)), 0.0)
 
 
 def test_lines_and_rays_are_compared_where_both_runs_finished() -> None:
@@ -465,7 +500,7 @@ def test_lines_and_rays_are_compared_where_both_runs_finished() -> None:
     a = artifact(jobs, name="fig6", overrides="scale=paper", data=[label])
     to_line = np.array([[9.0, 9.0, 9.0], [1.0, 1.1, 0.9], [9.0, 9.0, 9.0]])
     to_ray = np.array([[np.nan] * 3, [2.0, 2.1, 1.8], [np.nan] * 3])
-    fig6.judge_lines(a, "mm", to_line, to_ray, np.array([0.1, 0.0, 0.0]))
+    fig6.judge_lines(a, "mm", to_line, to_ray, np.array([0.1, 0.0, 0.0]), 4)
     (reach,) = [claim for claim in a.claims if claim.id == "mm-reach"]
     assert reach.verdict == "reproduced"
     assert "compared at 45°" in reach.measured

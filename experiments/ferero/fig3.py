@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import torch
@@ -63,8 +65,9 @@ SERIES = {
 }
 PUBLIC = {"a": "LS", "d": "EPO", "e": "FERERO"}  # panels whose end points the public code draws
 START = (
-    "Starts are those of the authors' public code, 0.3 (+,-,+,-,...) + 0.1 N(0, I); the printed N(0, 1) per "
-    "coordinate has gradients of about 1e-8, from which no method moves."
+    "Starts are those of the authors' public code: of PMTL, EPO and FERERO 0.3 (+,-,+,-,...) + 0.1 N(0, I), "
+    "of linear scalarization and MGDA uniform in [-0.6, 0.6]. The paper has one law for all methods, N(0, 1) "
+    "per coordinate, where gradients are about 1e-8, so that no method moves."
 )
 
 
@@ -104,6 +107,8 @@ def fig3(a: Artifact) -> None:
     a.claim("b-mgda-centre", central.most(a.jobs["b"]).also(f"{angles}, {largest}"))
     job = a.jobs["c"]
     inside = Condition("nearer to their own ray than to any of PMTL's references", in_sector)
+    drawn = partial(nearest, others=rays_deg(first_output(job)).unique())
+    own = Condition("nearer to their own ray than to the other drawn ones", drawn)
     most = AllOf(on_front(0.02).most(job), off_ray().most(job), inside.most(job, INNER, "inner runs"))
     outer = inside.most(job, OUTER, "outer runs")
     check = Graded(AllOf(most, outer), Judged(most.holds, "", "all but the outer runs"))
@@ -111,6 +116,8 @@ def fig3(a: Artifact) -> None:
         "c-pmtl-inexact",
         check.also(f"median angle to the ray {job.final['angle_deg'].median():.2g}°"),
         longer=percent(inside.share(a.jobs["c_phase1"], OUTER)),
+        drawn=percent(own.share(job, OUTER)),
+        drawn_longer=percent(own.share(a.jobs["c_phase1"], OUTER)),
     )
     a.claim("d-epo-exact", arrives(a.jobs["d"]))
     judge_rays(a)
@@ -132,9 +139,18 @@ def to_an_end(rows: pd.DataFrame) -> pd.Series:
 
 def in_sector(rows: pd.DataFrame) -> pd.Series:
     """Returns which end points are nearer (in angle) to their ray than to any of PMTL's five references."""
-    ray = np.degrees(np.arctan2(rows["ray_2"], rows["ray_1"]))
-    other = np.abs(rows["polar"].to_numpy()[:, None] - np.linspace(0, 90, 5)).min(1)
-    return (rows["polar"] - ray).abs() <= other
+    return nearest(rows, np.linspace(0, 90, 5))
+
+
+def nearest(rows: pd.DataFrame, others: np.ndarray) -> pd.Series:
+    """Returns which end points are as near (in angle) to their ray as to any of the others, in degrees."""
+    other = np.abs(rows["polar"].to_numpy()[:, None] - others).min(1)
+    return (rows["polar"] - rays_deg(rows)).abs() <= other
+
+
+def rays_deg(rows: pd.DataFrame) -> pd.Series:
+    """Returns the angle of each run's ray in degrees."""
+    return pd.Series(np.degrees(np.arctan2(rows["ray_2"], rows["ray_1"])), index=rows.index)
 
 
 def judge_rays(a: Artifact) -> None:

@@ -85,7 +85,8 @@ def fig4(a: Artifact) -> None:
     a.claim("c-ferero", check)
     judge_hard_pmtl(a)
     other = arrived().both_sides(a.jobs["e_sum"], "runs with the sum of r equal to 1").measured
-    late = float((first_hit(a.jobs["e"]) < 0).mean())
+    inner = first_output(a.jobs["e"])["k"].isin(INNER).to_numpy()
+    late = float((first_hit(a.jobs["e"])[inner] < 0).mean())
     a.claim("e-epo", arrived().both_sides(a.jobs["e"]).also(other), late=percent(late))
     a.claim("e-epo-80", arrived().both_sides(a.jobs["e_80"]))
     judge_hard_ferero(a)

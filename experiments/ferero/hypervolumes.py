@@ -54,14 +54,17 @@ def reference(a: Artifact, panel: Panel, measure: str) -> tuple[np.ndarray, str]
 
 
 def volumes(panel: Panel, method: str, measure: str, nadir: np.ndarray) -> np.ndarray:
-    """Returns the hypervolume x 100 of each seed's points (seeds,); NaN without a reference point."""
+    """Returns the hypervolume x 100 of each seed's points (seeds,); NaN without a reference point.
+
+    A seed of which a run was lost has none (NaN): fewer points have a smaller hypervolume.
+    """
     sign = 1.0 if measure == "loss" else -1.0
     points = sign * points_of(panel.jobs[method], measure)
-    if not np.isfinite(nadir).all():  # no single-task network finished
-        return np.full(points.shape[1], np.nan)
-    point = tuple(float(v) for v in sign * nadir)
-    good = [points[:, s][np.isfinite(points[:, s]).all(1)] for s in range(points.shape[1])]
-    return np.array([100.0 * hypervolume(p, point) if len(p) else 0.0 for p in good])
+    point = tuple(float(v) for v in sign * nadir)  # NaN if no single-task network finished
+    whole = np.isfinite(points).all((0, 2)) & np.isfinite(nadir).all()
+    by_seed = points.transpose(1, 0, 2)
+    sets = zip(by_seed, whole, strict=True)
+    return np.array([100.0 * hypervolume(F, point) if good else np.nan for F, good in sets])
 
 
 @artifact("ferero/table2")
@@ -79,9 +82,9 @@ def table2(a: Artifact) -> None:
             for m, method in panel.methods.items():
                 points = np.isfinite(points_of(panel.jobs[m], measure)).all(2)
                 count = RunCount(int(points.sum()), points.size)
-                mean = float(by_method[m].mean())
-                deviation = float(std(by_method[m]))
-                measured[method] = tables.spread(mean, deviation, len(by_method[m])) + count.short
+                seeds = Mean.finite(by_method[m])
+                deviation = std(seeds.values)
+                measured[method] = tables.spread(seeds.mean, deviation, len(seeds.values)) + count.short
             cells = published("ferero/table2").numbers("column", row=name)
             theirs = published("ferero/table2").where(row=name)
             deviation = theirs.std(column="FERERO")
@@ -96,7 +99,8 @@ def table2(a: Artifact) -> None:
                 judge_hypervolumes(a, panel, measure, by_method)
     a.table(lines)
     a.note(
-        "Hypervolumes times 100, of the three points of each seed; mean and standard deviation over seeds. "
+        "Hypervolumes times 100, of the three points of each seed; mean and standard deviation over the "
+        "seeds of which all three runs finished. "
         "Printed columns: only FERERO's was measured by the authors; the others are quoted there from "
         "another paper, and fit another reference point or protocol than Table 9's (drawn points give other "
         "values)."
@@ -110,7 +114,7 @@ def table2(a: Artifact) -> None:
 def judge_hypervolumes(a: Artifact, panel: Panel, measure: str, by_method: Mapping[str, np.ndarray]) -> None:
     if "ferero" not in by_method:
         return
-    ours = Mean(by_method["ferero"], LEAST)
+    ours = Mean.finite(by_method["ferero"], LEAST)
     words = panel.words | {"measure": measure, "name": f"{panel.name} {measure}"}
     cells = published("ferero/table2").where(row=words["name"])
     mean = cells.number(column="FERERO")
@@ -128,18 +132,20 @@ def judge_hypervolumes(a: Artifact, panel: Panel, measure: str, by_method: Mappi
     )
     if not panel.compared:
         return
-    gaps = {METHODS[m]: difference(ours.values, by_method[m]) for m in RIVALS}
-    of = "difference of hypervolumes x 100, paired over seeds"
+    gaps = {METHODS[m]: difference(by_method["ferero"], by_method[m]) for m in RIVALS}
+    of = "difference of hypervolumes x 100"
     surely = SurelyAbove(gaps, of=of, digits=".4g")
     larger = Above(gaps, 0.0, of=of, partial=True)
     unsure = [name for name in surely.failing if name not in larger.failing]
+    behind = [name for name in larger.failing if np.isfinite(gaps[name].mean)]
     causes = {
-        f"Not larger than: {', '.join(larger.failing)}.": larger.failing,
+        diverged(panel): True,
+        f"Not larger than: {', '.join(behind)}.": behind,
         f"Larger, but not surely: {', '.join(unsure)}.": unsure,
     }
     if fitted:
         remark = "The reference point of this row is fitted (Table 9 repeats the losses' row)."
-    elif words["name"] == "Multi-F+M loss":
+    elif panel.key == "fm":
         remark = "Of the runs that are drawn in Figure 5, PMTL's have the larger one."
     else:
         remark = ""
@@ -147,7 +153,7 @@ def judge_hypervolumes(a: Artifact, panel: Panel, measure: str, by_method: Mappi
         "{key}-{measure}-larger",
         Graded(surely, larger),
         published=", ".join(f"{METHODS[m]} {cells.number(column=METHODS[m]):g}" for m in ("ferero", *RIVALS)),
-        reason=" ".join(text for text, applies in causes.items() if applies),
+        reason=" ".join(text for text, applies in causes.items() if text and applies),
         remark=remark,
         interval=", ".join(f"{name} {gap}" for name, gap in gaps.items())
         if len(ours.values) >= LEAST
@@ -158,10 +164,10 @@ def judge_hypervolumes(a: Artifact, panel: Panel, measure: str, by_method: Mappi
 
 
 def difference(ours: np.ndarray, theirs: np.ndarray) -> Mean:
-    """Returns the mean difference, paired over seeds where there are as many."""
+    """Returns the mean difference, paired over seeds where there are as many, else that of the two means."""
     if len(ours) == len(theirs):
-        return Mean(ours - theirs, LEAST)
-    return Mean(np.array([ours.mean() - theirs.mean()]))
+        return Mean.finite(ours - theirs, LEAST)
+    return Mean.finite(np.array([Mean.finite(ours).mean - Mean.finite(theirs).mean]))
 
 
 @artifact("ferero/table9")

@@ -88,7 +88,7 @@ def fig2(a: Artifact) -> None:
     left.legend(loc="lower left")
     st.caption(fig, "Grey: what improves on $F_0$ in the order of the matrix $A$.")
     a.figure(fig)
-    a.claim(
+    a.check(
         "wider-cone",
         AllOf(
             Above(part, 0.0, of="share of the front with A = I", digits=".2f"),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mobench.artifacts import Artifact, RunCount, artifact
-from mobench.artifacts.checks import AllOf, AtMost, Below, Check, Equal, Graded, Inside, Ordered
+from mobench.artifacts.checks import AllOf, AtMost, Below, Check, Graded, Inside, Ordered
 from mobench.artifacts.published import published
 
 # label, gradients of an iteration; the panels that it ran in
@@ -86,11 +86,7 @@ def table11(a: Artifact) -> None:
     lines += [image_line(a, m, epochs[m]) for m in IMAGE_COST]
     of_paper = ("published iterations", "published, ms", "published total, ms", "published epoch, s")
     a.table(lines, given=("starts", "method", "iterations", *of_paper, "gradients per iteration"))
-    names = {f"{s} {m}": (s, m) for s in PANELS for m in ("pmtl", "epo", "ferero")}
-    ours = {name: count[key] for name, key in names.items()}
-    theirs = {name: int(printed(PANELS[s], TIMED[m][0], "iterations")) for name, (s, m) in names.items()}
-    check = Equal(ours, theirs, what="budgets", partial=True)
-    a.claim("iterations", check, rests_on=on_both("pmtl", "epo", "ferero"))
+    a.refer("ferero/fig4", "e-epo-80")
     judge_times(a, time, count)
     judge_single_loop(a, time, count)
     meta = a.jobs["easy_ls_0"].meta
@@ -102,6 +98,12 @@ def table11(a: Artifact) -> None:
     a.note(
         "FERERO from hard starts is Figure 4f's (c_h = 0.1, inner loop cut off after 10 steps), and beside "
         "it what is printed. Figures 3(a-c) and 3(d-f) in the paper's Table 11 are Figures 4a-c and 4d-f."
+    )
+    a.note(
+        "Only the ray at 57° was timed. As the only preference it has number 0, whose hard starts have the "
+        "positive sign and lie at about 72°, beside this ray. In Figure 4 the same ray has number 1 and "
+        "starts at about 18°, on the other side of the front. So the rows named hard are timed from starts "
+        "that are not the hard case of Figure 4."
     )
     judge_epochs(a, epochs)
     a.note(
@@ -153,28 +155,30 @@ def clearly_less(ratios: Mapping[str, float], of: str) -> Check:
 
 def judge_times(a: Artifact, time: Times, count: Mapping[tuple[str, str], int]) -> None:
     per = {key: 1e3 * time[key] / count[key] for key in time}
-    ratios = {m: {s: per[s, "ferero"] / per[s, m] for s in PANELS} for m in ("epo_generic_lp", "epo")}
+    as_printed = {"easy": per["easy", "ferero"], "hard": per["hard", "ferero_printed"]}
+    ratios = {m: {s: as_printed[s] / per[s, m] for s in PANELS} for m in ("epo_generic_lp", "epo")}
     generic = Below(ratios["epo_generic_lp"], 1, of="ratio to EPO with a generic LP solver", digits=".2g")
     one_interval = Below(ratios["epo"], 1, of="ratio to EPO with our LP of one interval", digits=".2g")
-    easy = f"easy starts {per['easy', 'ferero']:.2g} ms against {per['easy', 'epo']:.2g} ms with our LP"
-    rests_on = on_both("ferero", "epo", "epo_generic_lp")
-    a.claim("per-iteration", Graded(AllOf(generic, one_interval), generic).also(easy), rests_on=rests_on)
+    cut = " and ".join(f"{per['hard', 'ferero'] / per['hard', m]:.2g}" for m in ratios)
+    said = f"with the inner loop cut off after 10 steps, hard: {cut}"
+    rests_on = [*on_both("epo", "epo_generic_lp"), *jobs_of("easy_ferero", "hard_ferero_printed")]
+    a.claim("per-iteration", Graded(AllOf(generic, one_interval), generic).also(said), rests_on=rests_on)
     three = ("ferero", "pmtl", "epo_generic_lp")
     names = ("FERERO / PMTL", "PMTL / EPO with a generic LP solver")
     total = {key: f"{1e3 * value:.3g} ms" for key, value in time.items()}
-    said = {
+    totals = {
         s: "; ".join(
             f"{TIMED[m][0]} {total[s, m]}" for m in (*three, "epo", "ferero_printed") if (s, m) in total
         )
         for s in PANELS
     }
     ratio = {s: [time[s, one] / time[s, two] for one, two in pairwise(three)] for s in PANELS}
-    clear = clearly_less(dict(zip(names, ratio["easy"], strict=True)), "ratio of times").also(said["easy"])
+    clear = clearly_less(dict(zip(names, ratio["easy"], strict=True)), "ratio of times").also(totals["easy"])
     jobs = {s: jobs_of(*(f"{s}_{m}" for m in three)) for s in PANELS}
     a.claim("total-easy", clear, exact=total["easy", "ferero_exact"], rests_on=jobs["easy"])
     near = Below(ratio["hard"][0], EQUAL, of=names[0], digits=".2f")
     far = Below(ratio["hard"][1], CLEAR, of=names[1], digits=".2f")
-    a.claim("total-hard", AllOf(near, far, partial=True).also(said["hard"]), rests_on=jobs["hard"])
+    a.claim("total-hard", AllOf(near, far, partial=True).also(totals["hard"]), rests_on=jobs["hard"])
 
 
 def judge_single_loop(a: Artifact, time: Times, count: Mapping[tuple[str, str], int]) -> None:

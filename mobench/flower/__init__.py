@@ -114,7 +114,7 @@ def strategy(
         CompatibilityError: the method needs more than losses and rows (a second sample, Hessian products, a
             search without gradients), or computes several points together.
 
-    Source: McMahan et al. (2017), FedAvg, for the round; the OMD-TCH paper, Section 5.2, for rows of several
+    Source: McMahan et al. (2017), FedAvg, for the round; the OMD-TCH paper, Section 4.2, for rows of several
     local steps. Departure: no weights of the losses by the number of samples; give `preference` for those.
     """
     if not isinstance(clients, int) or clients < 1:

@@ -46,7 +46,7 @@ class LocalSteps(OfProblem):
             at_end: the loss at theta_m,tau on all data (one more pass).
 
     The batches are a function of (problem, seed, client, round): all preferences of a seed see the same.
-    Source: OMD-TCH paper, Section 5.2; the running loss as in the authors' public code.
+    Source: OMD-TCH paper, Section 4.2; the running loss as in the authors' public code.
     """
 
     def __init__(

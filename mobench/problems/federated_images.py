@@ -86,7 +86,7 @@ class FederatedImages(DataProblem, PerSeed[Clients], Federated):
             with each other where these are fewer than twice their pixels, see `MLP.descent`.
         max_batch_runs: with `batched`, so many runs at once; no part of a job's identity.
 
-    Source: OMD-TCH paper, Section 5.2. Departures: pixels are not standardised and images not augmented, as
+    Source: OMD-TCH paper, Section 4.2. Departures: pixels are not standardised and images not augmented, as
     in the runs of the authors' public code.
     """
 
