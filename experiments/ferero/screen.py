@@ -49,6 +49,10 @@ VARIANTS = {  # name of a job, label and marker
     "epo": ("EPO", st.look("epo").marker),
     "pmtl": ("PMTL", st.look("pmtl").marker),
 }
+EXCHANGED = {  # at the whole length: checks of the ends with the outer rays exchanged
+    "tenth": "{key}-tenth-exchanged",
+    "script": "{key}-script-exchanged",
+}
 JUDGED = {  # at the whole length: checks of the ends and of their order
     "tenth": ("{key}-tenth-points", "{key}-tenth-ordered"),
     "script": ("{key}-script-points", "{key}-script-ordered"),
@@ -84,10 +88,10 @@ def full_length(a: Artifact) -> None:
                 a.check(same, at_published(points, SETS[key], method).provided(there, decided), **words)
                 order = in_order(points["loss"], "mean test loss of task")
                 a.check(ordered, order.provided(there, decided), **words)
-                if method == "FERERO":  # as if 22.5 and 67.5 degrees were exchanged
+                if name in EXCHANGED:
                     exchanged = {measure: values[::-1] for measure, values in points.items()}
                     other = at_published(exchanged, SETS[key], method, RAY_LABELS[::-1])
-                    a.check(f"{{key}}-{name}-exchanged", other.provided(there, decided), **words)
+                    a.check(EXCHANGED[name], other.provided(there, decided), **words)
 
 
 def draw(a: Artifact) -> dict[str, dict[str, JobRows]]:
