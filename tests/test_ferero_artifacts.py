@@ -173,6 +173,20 @@ def test_times_are_clearly_smaller_or_not(ratios: tuple[float, float], expected:
 
 
 @pytest.mark.parametrize(
+    ("printed", "expected"), [(0.5, "reproduced"), (2.0, "partial"), (9.0, "inconclusive")]
+)
+def test_an_iteration_is_timed_with_the_printed_inner_loop(printed: float, expected: str) -> None:
+    """From hard starts, too: the loop that is cut off after 10 steps would be cheap in each case."""
+    time = {(s, m): 0.1 for s in run_time.PANELS for m in run_time.TIMED}
+    time |= {(s, "epo"): 1.0 for s in run_time.PANELS} | {(s, "epo_generic_lp"): 5.0 for s in run_time.PANELS}
+    time["hard", "ferero_printed"] = printed
+    jobs = {f"{s}_{m}_{r}": job() for s, m in time for r in range(3)}
+    a = artifact(jobs, scale="laptop", name="table11")
+    run_time.judge_times(a, time, dict.fromkeys(time, 10))
+    assert verdicts(a)["per-iteration"] == expected
+
+
+@pytest.mark.parametrize(
     ("epochs", "expected"),
     [
         ((1.0, 2.0, 2.7, 3.4), "reproduced"),
