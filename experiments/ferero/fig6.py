@@ -14,6 +14,7 @@ from mobench.artifacts.rows import need_points
 from mobench.artifacts.statistics import Mean, finite_mean
 
 from .images import ANGLES, COLOURS, NOTHING, SETS, STEP_SIZE_NOTE, by_ray, draw_rays, pictures_of, titled
+from .runs import VISIBLE
 
 
 @artifact("ferero/fig6")
@@ -166,7 +167,7 @@ def judge_lines(
     """
     of = "largest later rise of a mean training loss that its line asks to rise"
     each = ", ".join(f"{rise:+.4f}" for rise in rises)
-    risen = Above(largest(rises), 0.0, of=of, digits="+.4f")
+    risen = Above(largest(rises), VISIBLE, of=of, digits="+.4f")
     risen = risen.also(f"by preference {each}; {points} recorded points of each path")
     a.claim("{key}-ascent", risen, key=key, name=SETS[key], rests_on=(f"{key}_lines",))
     if to_ray is None:
