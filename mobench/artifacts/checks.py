@@ -630,7 +630,8 @@ def Count(
     Args:
         holding: a truth value for each name.
         at_least: how many must hold (None: all).
-        at_most: how many may hold (instead of `at_least`; 0: none).
+        at_most: how many may hold (instead of `at_least`; 0: none); of nothing that holds, since none is
+            required.
         that: the condition, in words.
         what: what is counted.
         of: how many there are (None: those in `holding`), where some of them were not run. Those count as not
@@ -640,7 +641,7 @@ def Count(
     low = max(1, total) if at_least is None else at_least
     named = [name for name, x in holding.items() if bool(x) == (at_most is not None)]
     return Comparison(
-        values={ALONE: sum(bool(x) for x in holding.values()) if total else math.nan},
+        values={ALONE: sum(bool(x) for x in holding.values())},
         low=low if at_most is None else None,
         high=at_most,
         of=f"number of {what}{f' ({that})' if that else ''}" if what else that,
