@@ -114,8 +114,10 @@ def draw(a: Artifact) -> dict[str, dict[str, JobRows]]:
         first = next(iter(jobs.values()))
         title = titled(a, key, first)
         for name, job in jobs.items():
-            draw_points(ax, ends(job), VARIANTS[name][1])
+            draw_points(ax, first_passed(a, key, name, "loss"), VARIANTS[name][1])
             lines += table_lines(title, name, job)
+            if name == "script" and (again := a.jobs.get(f"{key}_again")) is not None:
+                lines += table_lines(title, name, again, ", next try")
         if on_papers_pictures(a, key, first):
             draw_published(ax, SETS[key], "loss", method)
         dress_points(ax, "loss")
@@ -187,22 +189,23 @@ def tries(good: np.ndarray) -> int | None:
     return int(np.argmax(good)) + 1 if good.any() else None
 
 
-def table_lines(shown: str, name: str, job: JobRows) -> list[dict[str, Any]]:
-    """Returns a line for each ray."""
+def table_lines(shown: str, name: str, job: JobRows, which: str = "") -> list[dict[str, Any]]:
+    """Returns a line for each ray of the job."""
     good = passed(job)
     test = ends(job)
     train = np.where(good[..., None], by_ray(job, "f_1", "f_2"), np.nan)
     accuracy = only_passed(job, points_of(job, "accuracy"))
     pull, gram = (np.where(good, means(job, term), np.nan) for term in ("pull", "gram"))
     lines = []
-    for k, degrees in enumerate(ANGLES):
+    rays = np.unique(job.final[["ray_2", "ray_1"]].to_numpy(dtype=float), axis=0)
+    for k, degrees in enumerate(np.degrees(np.arctan2(*rays.T)).round(1)):
         across = np.array([np.sin(np.radians(degrees)), -np.cos(np.radians(degrees))])
         mean = finite_mean(test[k], 0)
         right = finite_mean(accuracy[k], 0)
         lines.append(
             {
                 "data set": shown,
-                "variant": VARIANTS[name][0],
+                "variant": VARIANTS[name][0] + which,
                 "ray": f"{degrees:g}°",
                 "test loss 1": mean[0],
                 "test loss 2": mean[1],
