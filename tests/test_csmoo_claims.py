@@ -427,7 +427,7 @@ GREEDY = (1.05, 1.8, 0.30)  # more for the first user, less for the second
 def test_rates_against_the_baselines_with_its_own_settings(
     sgd: Any, prox: Any, tuned: Any, verdict: str, words: str, lam1: float
 ) -> None:
-    """The same form as `better`: partial where only a tuned baseline, or one reading of it, is ahead."""
+    """The claims are partial, as `better` is, where only a tuned baseline, or one reading of it, is ahead."""
     values = {"csmoo2": OURS, "sgd": sgd, "prox": prox, "tuned": tuned}
     a = ends_of(values, lam1)
     curves: Any = {

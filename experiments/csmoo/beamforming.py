@@ -421,7 +421,9 @@ def judge_rates(a: Artifact, curves: Mapping[str, Curves], best: Reference) -> N
     asked = [(strong, 0.0), *([(weak, -PRESERVED)] if moderate and weak else [])]
 
     def against(among: Sequence[str], partial: bool = False) -> Several:
-        return AllOf(*(gains(a, curves, among, *one) for one in asked), partial=partial)
+        many = instances(a, among)  # the drawn one among them
+        many = many[np.abs(many["lambda_1"] - lam1) < 1e-9].dropna()
+        return AllOf(*(gains(many, curves, among, *one) for one in asked), partial=partial)
 
     full = against(BASELINES, partial=True)
     weaker = {words: against(among) for words, among in READINGS.items()}
@@ -441,15 +443,17 @@ def judge_rates(a: Artifact, curves: Mapping[str, Curves], best: Reference) -> N
 
 
 def gains(
-    a: Artifact, curves: Mapping[str, Curves], among: Sequence[str], chosen: Sequence[int], least: float
+    many: pd.DataFrame,
+    curves: Mapping[str, Curves],
+    among: Sequence[str],
+    chosen: Sequence[int],
+    least: float,
 ) -> Check:
     """Checks that no chosen user's rate is less than `least` above that of the baseline of lowest V.
 
-    In the drawn instance, and in most others.
+    In the drawn instance, and in most others; many: `instances` at this preference.
     """
     c, rival = curves["csmoo2"], curves[best_baseline(curves, among)]
-    many = instances(a, among)  # the drawn one among them
-    many = many[np.abs(many["lambda_1"] - c.lam[0]) < 1e-9].dropna()
     names = ", ".join(METHODS[k].removeprefix("baseline, ") for k in among)
     whose = "emphasised" if c.lam[chosen[0] - 1] >= 0.5 else "other"
     rates = "both rates" if len(chosen) > 1 else f"the {whose} rate"

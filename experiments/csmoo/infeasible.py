@@ -16,7 +16,7 @@ from mobench.artifacts.panels import curve, dress
 from mobench.artifacts.statistics import Mean
 
 from .preferences import preferences_of, seed_columns
-from .runs import COLOURS, FEASIBLE, MATCH, METHODS, MOST, TIME, Curves, common, matching
+from .runs import COLOURS, FEASIBLE_SHARE, MATCH, METHODS, MOST, TIME, Curves, common, matching
 
 EARLY = 50  # steps 0 to 49 are recorded one by one
 QUICK = 150  # steps
@@ -147,7 +147,7 @@ def judge_together(a: Artifact, starts: Mapping[float, Variants]) -> None:
         middle = [np.median(c.feasible_since) for _, _, c in runs.each()]
         later = [c.column("violation")[:, c.steps > QUICK].max(initial=0.0) for _, _, c in runs.each()]
         within = f"{start}feasible for good from step {QUICK} on at the latest"
-        quickly[x0] = Share(by_then, FEASIBLE, that=within).also(
+        quickly[x0] = Share(by_then, FEASIBLE_SHARE, that=within).also(
             f"medians {min(middle):g} to {max(middle):g} steps; largest violation after step {QUICK}: "
             f"{max(later):.2g}"
         )

@@ -33,7 +33,9 @@ NEARLY_ZERO = 1e-3  # violations below it are drawn on a linear axis
 NEARLY = 0.05  # ours: share of the smallest right-hand side of a constraint
 MATCH = 0.01  # final x of two variants match: less than the spread over seeds
 MOST = 0.95  # of the runs; a pilot has 99 %
-FEASIBLE = 0.9  # the share of runs, or seeds, that are feasible; a pilot with other seeds from x_0 = 1: 96 %
+FEASIBLE_SHARE = (
+    0.9  # the share of runs, or seeds, that are feasible; a pilot with other seeds from x_0 = 1: 96 %
+)
 # of the way from V(x_0) to V*; docs/protocol.md, "Sharper criteria"
 LEFT = 0.05  # is left at an optimum
 FALLEN = 0.5  # has been gone where V "decreases"
@@ -196,7 +198,7 @@ def judge_ends(rows: pd.DataFrame, bound: float) -> Check:
 
     def ends(violation: np.ndarray, most: float, where: str) -> Check:
         that = f"final violation at most {most:g} at {where}, all methods"
-        return Share(violation <= most, FEASIBLE, that=that, what="seeds")
+        return Share(violation <= most, FEASIBLE_SHARE, that=that, what="seeds")
 
     outer = f"all but the outermost preferences, with a weight of {largest.max():.3g}"
     above = int((rows["violation"] > ZERO).sum())

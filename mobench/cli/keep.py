@@ -35,8 +35,15 @@ LARGEST = 200_000  # bytes of a solutions.npz: networks belong into no repositor
 MANIFEST = "artifacts.yaml"  # in experiments/results
 # overrides that change no row: what they say is of one machine, or of one run
 NO_ROW = (
-    *("experiment=", "logger=", "progress=", "artifact.pdf=", "data_root=", "rerun=", "checkpoint."),
-    *("hardware=", "hydra"),
+    "experiment=",
+    "logger=",
+    "progress=",
+    "artifact.pdf=",
+    "data_root=",
+    "rerun=",
+    "checkpoint.",
+    "hardware=",
+    "hydra",
 )
 HEAD = """# Artifacts that are drawn from the rows beside this file, with the overrides of their runs.
 # Written by mobench keep; mobench keep --draw draws all of them.

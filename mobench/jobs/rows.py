@@ -23,6 +23,7 @@ from mobench.jobs.job import Job
 from mobench.jobs.record import columns, measures
 from mobench.jobs.store import JobFolder
 from mobench.jobs.store import columns as named
+from mobench.jobs.store import infeasible as violating
 from mobench.jobs.train import Training
 from mobench.system import gpu, provenance, workers
 from mobench.system.files import write_json
@@ -196,11 +197,9 @@ def hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None:
         seeds = frame["seed"].to_numpy()
         # column by column: a table of some of them costs ten times as much
         F = np.column_stack([frame[name].to_numpy() for name in named(frame, "f_")])
-        counts = good.copy()
-        if "violation" in frame:
-            counts &= frame["violation"].to_numpy() <= metrics.FEASIBLE
-            if left_out := int((good & ~counts).sum()):
-                infeasible[output] = left_out
+        counts = good & ~violating(frame)
+        if left_out := int((good & ~counts).sum()):
+            infeasible[output] = left_out
         for seed in np.unique(seeds[good]):
             volume = metrics.bounded_hypervolume(F[counts & (seeds == seed)], ref, share)
             out[output][str(seed)] = volume.value

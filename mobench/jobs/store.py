@@ -511,6 +511,18 @@ def columns(frame: pd.DataFrame, prefix: str) -> list[str]:
     return [str(c) for c in frame.columns if str(c).startswith(prefix)]
 
 
+def infeasible(frame: pd.DataFrame) -> np.ndarray:
+    """Says which rows (n,) violate constraints by more than `metrics.FEASIBLE`; none where there are none."""
+    import numpy as np
+
+    from mobench.metrics import FEASIBLE
+
+    if "violation" not in frame:
+        return np.zeros(len(frame), bool)
+    violated: np.ndarray = frame["violation"].to_numpy(dtype=float) > FEASIBLE
+    return violated
+
+
 def varied(frame: pd.DataFrame) -> list[str]:
     """Names of the settings that differ between the runs of a job (`vary`), behind the output rule."""
     names = [str(c) for c in frame.columns]

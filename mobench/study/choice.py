@@ -16,8 +16,7 @@ import moocore
 import numpy as np
 
 from mobench.errors import ConfigError, PreferenceError, suggest
-from mobench.jobs.store import columns
-from mobench.study.rows import infeasible
+from mobench.jobs.store import columns, infeasible
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -26,7 +26,6 @@ from mobench.jobs.store import JobFolder, varied
 from mobench.system.paths import outputs_root, results_root
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
 RUN = ("run", "seed", "output")
@@ -56,7 +55,7 @@ def matching(query: Sequence[str], root: Path) -> list[Found]:
     Raises:
         ConfigError: a word of the query is none, or names a setting that no job has.
     """
-    words = [_term(word) for word in query]  # a text with a comma is one value, too
+    words = [_term(word) for word in query]
     every = [Found(folder, _settings(folder)) for folder in folders(root)]
     known = {key for job in every for key in job.settings}
     terms = [(_full(key, known) if every else key, values) for key, values in words]  # a key may come twice
@@ -105,18 +104,6 @@ def rows(*query: str, kept: bool = False) -> pd.DataFrame:
     front = dict.fromkeys((*RUN, *(name for table in tables for name in varied(table))))
     ends = pd.concat(tables, ignore_index=True)
     return pd.concat([repeated, ends[[*front, *(name for name in ends if name not in front)]]], axis=1)
-
-
-def infeasible(rows: pd.DataFrame) -> np.ndarray:
-    """Returns which rows (n,) violate constraints by more than `metrics.FEASIBLE`."""
-    import numpy as np
-
-    from mobench.metrics import FEASIBLE
-
-    if "violation" not in rows:
-        return np.zeros(len(rows), bool)
-    violated: np.ndarray = rows["violation"].to_numpy(dtype=float) > FEASIBLE  # NaN where there are none
-    return violated
 
 
 def runs() -> pd.DataFrame:

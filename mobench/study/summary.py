@@ -13,7 +13,7 @@ from mobench.artifacts.statistics import LEVEL, Mean
 from mobench.artifacts.tables import latex, markdown, spread
 from mobench.errors import ConfigError, suggest
 from mobench.jobs import store
-from mobench.study.rows import in_words, infeasible
+from mobench.study.rows import in_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,7 +130,7 @@ def table(
             finite = done[np.isfinite(done[name].to_numpy(dtype=float))]
             line |= _interval(name, finite.groupby("seed")[name].mean().to_numpy(dtype=float))
         if reference is not None:
-            feasible = done[~infeasible(done)]
+            feasible = done[~store.infeasible(done)]
             left_out += len(done) - len(feasible)
             volumes = _hypervolumes(done, feasible, [float(v) for v in reference])
             line |= _interval("hypervolume", np.array([v.value for v in volumes]))
