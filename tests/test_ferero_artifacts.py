@@ -429,6 +429,21 @@ def test_a_run_that_the_script_would_start_again_has_the_end_of_its_next_try() -
         assert np.isnan(alone[:, 0, 0]).tolist() == [step > 0 for step in ended]
 
 
+@pytest.mark.parametrize(("row", "holds"), [(2, True), (0, False)])
+def test_a_ray_that_was_run_alone_is_compared_with_the_point_of_the_other(row: int, holds: bool) -> None:
+    ends = {measure: images.quoted(f"Multi-F+M {measure}", "FERERO")[row] for measure in images.MEASURES}
+    columns = {f"test_{measure}_{m}": ends[measure][m - 1] for measure in ends for m in (1, 2)}
+    final = job(seeds=1).final.iloc[:1].assign(ray_2=np.sin(np.radians(22.5)), **columns)
+    a = artifact({"fm_script": job(final=final)}, name="full_length")
+    points = {measure: screen.first_passed(a, "fm", "script", measure) for measure in images.MEASURES}
+    assert screen.rays_of(a.jobs["fm_script"]) == [0]
+    exchanged = {measure: values[::-1] for measure, values in points.items()}
+    check = images.at_published(exchanged, "Multi-F+M", labels=images.RAY_LABELS[::-1], rays=[2])
+    assert check.holds is holds
+    assert "1 of 1" in check.measured  # the other two are not lost
+    assert not images.at_published(exchanged, "Multi-F+M").holds
+
+
 @pytest.mark.parametrize(
     ("name", "only"),
     [

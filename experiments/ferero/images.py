@@ -185,16 +185,17 @@ def at_published(
     name: str,
     method: str = "FERERO",
     labels: Sequence[str] = RAY_LABELS,
+    rays: Sequence[int] = range(len(ANGLES)),
 ) -> Several:
     """Checks that a method's points of a data set are the published ones.
 
     points: by measure, (preferences, seeds, 2). A point whose runs were all lost is not the published one.
-    labels: of the preferences, in the order of the points.
+    labels: of the preferences, in the order of the points. rays: the preferences that were run.
     """
     gap = {}
     finished: dict[str, bool] = {}
     for measure, apart in distances(points, name, method).items():
-        finished |= {label: bool(np.isfinite(apart[k]).all()) for k, label in enumerate(labels)}
+        finished |= {labels[k]: bool(np.isfinite(apart[k]).all()) for k in rays}
         gap[measure] = float(np.nanmax(apart)) if np.isfinite(apart).any() else float("nan")
     of = "largest difference of a coordinate of the mean over seeds"
     near = AtMost(gap, NEAR, of=of, digits=".3f", partial=True)
