@@ -407,3 +407,8 @@ def test_what_is_lost_or_done_several_times_is_said(
     assert "set problem.start.per_preference=true" in capsys.readouterr().err
     mobench.run(problem="vlmop2", algorithm="epo", **common)
     assert capsys.readouterr().err.count("ignores") == 0
+    alone = mobench.objectives(lambda x: x.square().sum().unsqueeze(0), dim=2)
+    mobench.run(problem=alone, algorithm="ls", **common)
+    assert "one objective has one preference: the 3 runs of each seed are equal" in capsys.readouterr().err
+    mobench.run(problem=alone, algorithm="ls", **{**common, "preferences": 1})
+    assert "equal" not in capsys.readouterr().err

@@ -45,7 +45,9 @@ def lost_runs(folder: JobFolder, rows: pd.DataFrame) -> list[str]:
 
 
 def equal_runs(folder: JobFolder, rows: pd.DataFrame, config: Mapping[str, Any] | None = None) -> list[str]:
-    """Returns a sentence if the method ignores preferences: the runs of a seed are one run several times.
+    """Returns a sentence if the runs of a seed are one run several times.
+
+    They are if the method ignores preferences, or if there is one objective.
 
     Args:
         folder, rows: of the job, and its final.csv.
@@ -59,10 +61,12 @@ def equal_runs(folder: JobFolder, rows: pd.DataFrame, config: Mapping[str, Any] 
         method = load_class(str(config["algorithm"].get(TARGET)), "algorithm")
     except ConfigError:  # of a plug-in that is not here
         return []
-    if getattr(method, "preferred", True):
+    losses = columns(rows, "f_")
+    if getattr(method, "preferred", True) and len(losses) > 1:
         return []
-    preferences = len(rows[columns(rows, "preference_")].drop_duplicates())
-    spread = (rows.groupby(["seed", "output"])[columns(rows, "f_")].nunique(dropna=False) > 1).any(axis=None)
+    of_a_seed = rows.groupby(["seed", "output"])
+    preferences = int(of_a_seed.size().max())
+    spread = (of_a_seed[losses].nunique(dropna=False) > 1).any(axis=None)
     if preferences < 2 or spread:
         return []
     if getattr(method, "together", False) and not getattr(method, "replaces", False):
@@ -70,7 +74,5 @@ def equal_runs(folder: JobFolder, rows: pd.DataFrame, config: Mapping[str, Any] 
             f"{method.__name__} moves {preferences} points of each seed, which have started at one point and "
             "are equal for ever: set problem.start.per_preference=true"
         ]
-    return [
-        f"{method.__name__} ignores preferences: the {preferences} runs of each seed are equal; "
-        "preferences=1 trains one of them"
-    ]
+    why = f"{method.__name__} ignores preferences" if len(losses) > 1 else "one objective has one preference"
+    return [f"{why}: the {preferences} runs of each seed are equal; preferences=1 trains one of them"]
