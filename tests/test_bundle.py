@@ -284,7 +284,9 @@ def test_forged_rows_are_outside(
     assert "final.csv is not the file that the job wrote" in capsys.readouterr().err
     path.write_bytes(remade(files, **{name: rows, f"runs/{key}/status.json": archive.document(status)}))
     assert command.verify([str(path), "--job", key]) == 1
-    assert re.search(r"outside +vlmop2-.*: f_1 was 0\.\d+ and is 0\.\d+, not in", capsys.readouterr().out)
+    assert re.search(
+        r"outside +vlmop2-.*: f_1 was 0\.\d+ and is 0\.\d+; 0\.\d+ is not in", capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(
@@ -346,12 +348,25 @@ def test_the_three_outcomes() -> None:
 
 def test_seeds_with_other_settings_are_no_seeds_of_a_row() -> None:
     """`vary` has runs of several step sizes in one job."""
-    recorded = frame_of(np.array([1.0, 1.1, 3.0, 3.1]))
-    recorded.insert(3, "step_size", [0.1, 0.1, 0.2, 0.2])
-    assert list(recorded)[2:5] == ["output", "step_size", "preference_1"]
-    taken = recorded.assign(f_1=[3.0, 1.1, 3.0, 3.1])
-    assert outcome(recorded, taken) == verify.OUTSIDE
-    assert outcome(recorded.drop(columns="step_size"), taken.drop(columns="step_size")) == verify.INSIDE
+    again = frame_of(np.array([1.0, 1.1, 3.0, 3.1]))
+    again.insert(3, "step_size", [0.1, 0.1, 0.2, 0.2])
+    assert list(again)[2:5] == ["output", "step_size", "preference_1"]
+    recorded = again.assign(f_1=[3.0, 1.101, 3.0, 3.1])
+    assert outcome(recorded, again) == verify.OUTSIDE
+    assert outcome(recorded.drop(columns="step_size"), again.drop(columns="step_size")) == verify.INSIDE
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5, 30])
+@pytest.mark.parametrize("factor", [0.5, 3.0, 1e6])
+@pytest.mark.parametrize("moved", [0.0, 1e-3])
+def test_a_changed_value_does_not_widen_its_own_interval(seeds: int, factor: float, moved: float) -> None:
+    """One value is changed; the rerun's others are those of the rows, or moved as another machine may."""
+    again = frame_of(1.0 + 0.02 * np.arange(seeds) / seeds)
+    recorded = again.assign(f_1=again["f_1"] * (1.0 + moved))
+    assert outcome(recorded, again) == (verify.INSIDE if moved else verify.IDENTICAL)
+    recorded.loc[0, "f_1"] *= factor
+    assert outcome(recorded, again) == verify.OUTSIDE
+    assert outcome(recorded, again, row=1) == (verify.INSIDE if moved else verify.IDENTICAL)
 
 
 def test_the_interval_covers_95_percent_of_further_seeds() -> None:

@@ -9,9 +9,11 @@ costs the time of their jobs. Of each row every measured column is compared:
 
 The interval of a value is that in which the run of a further seed would lie with 95 % probability (Student's
 t of the values of all seeds at the same preference and output rule), extended by rounding: the square root of
-the machine epsilon of the job's type, times the largest magnitude of the column in the job. It is never
-narrower than rounding on either side of the recorded value, so with one seed it is that alone. Certificates
-(residuals, which are rounding errors themselves) and times are left out.
+the machine epsilon of the job's type, times the largest magnitude of the column in the job. It is made of the
+rerun's values: with the recorded ones a value that was changed would widen its own interval, to any size. It
+is never narrower than rounding on either side of the rerun's value, so with one seed it is that alone, and so
+it is where all other rows of the job are identical: what moved this row alone was not the machine.
+Certificates (residuals, which are rounding errors themselves) and times are left out.
 
 Only classes of mobench are built from a configuration; a job with classes of the authors' own is not run.
 """
@@ -235,40 +237,48 @@ def compared(
     return [_row_outcome(key, recorded.iloc[i], *_compared(recorded, again, i, epsilon)) for i in numbers]
 
 
+def _differing(row: pd.Series, now: pd.Series, names: Sequence[str]) -> list[str]:
+    """Returns the columns in which two rows differ; NaN equals NaN."""
+    return [n for n in names if row[n] != now[n] and not (pd.isna(row[n]) and pd.isna(now[n]))]
+
+
 def _compared(recorded: pd.DataFrame, again: pd.DataFrame, i: int, epsilon: float) -> tuple[str, str]:
     """Returns the outcome of one row, and where it differs in words."""
     names = [str(n) for n in recorded if n not in ASIDE]
     keys = [*KEYS, *varied(recorded), *(n for n in names if n.startswith(("preference_", "ray_")))]
     row = recorded.iloc[i]
     now = again.iloc[i]
-    different = [n for n in names if row[n] != now[n] and not (pd.isna(row[n]) and pd.isna(now[n]))]
+    different = _differing(row, now, names)
     if not different:
         return IDENTICAL, ""
+    others = [k for k in range(len(recorded)) if k != i]
+    alone = bool(others) and not any(_differing(recorded.iloc[k], again.iloc[k], names) for k in others)
     # of all seeds with the preference, varied settings and output rule of the row
-    alike = recorded["status"] == "done"
+    alike = (again["status"] == "done") & (not alone)
     for name in keys:
         if name not in ("run", "seed"):
-            alike &= recorded[name] == row[name]
+            alike &= again[name] == now[name]
     largest = 0.0
     for name in different:
         if not isinstance(row[name], (int, float, np.number)) or isinstance(row[name], bool):
             return OUTSIDE, f"{name} was {row[name]} and is {now[name]}"
         was, value = float(row[name]), float(now[name])
-        column = recorded[name].to_numpy(float)
+        column = again[name].to_numpy(float)
         rounding = math.sqrt(epsilon) * float(np.abs(column[np.isfinite(column)]).max(initial=0.0))
-        low, high = interval(column[alike.to_numpy()], was, rounding)
-        if not low <= value <= high:
-            return OUTSIDE, f"{name} was {was:.6g} and is {value:.6g}, not in {low:.6g} to {high:.6g}"
+        low, high = interval(column[alike.to_numpy()], value, rounding)
+        if not low <= was <= high:
+            words = f"{name} was {was:.6g} and is {value:.6g}; {was:.6g} is not in {low:.6g} to {high:.6g}"
+            return OUTSIDE, words + ("; all other rows of the job are identical" if alone else "")
         largest = max(largest, abs(value - was) / max(abs(was), 1e-300))
     return INSIDE, f"{len(different)} values differ, by {largest:.1e} of their size at most"
 
 
 def interval(seeds: np.ndarray, value: float, rounding: float) -> tuple[float, float]:
-    """Returns the ends of the interval in which a value may lie; see the module.
+    """Returns the ends of the interval in which the recorded value may lie; see the module.
 
     Args:
         seeds: values of all seeds (S,), of which those that are finite count.
-        value: the recorded one.
+        value: that of the row.
         rounding: how far rounding alone may move it.
     """
     from scipy import stats
