@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import mobench
 from mobench.config.compose import compose
 from mobench.errors import ConfigError
 from mobench.jobs import run as module
@@ -72,6 +73,24 @@ def test_seeds_that_were_run_are_not_run_again(tmp_path: Path, monkeypatch: pyte
     run_job(job(*chosen, "seeds=[1,5,0]", "hardware.split=3"), tmp_path)
     assert run_job(job(*chosen, "seeds=[1,5,0]", "hardware.split=3"), tmp_path).skipped
     assert trained == [[0], [1], [5]]
+
+
+def test_a_run_is_one_row_of_many_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of parts are left out beside those of the whole; jobs that share seeds are named."""
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    for method in ("ls", "omd_tch"):
+        run_job(job(f"algorithm={method}", "seeds=[0,1]", "hardware.split=2"), tmp_path / "runs")
+    assert len(list((tmp_path / "runs").iterdir())) == 6
+    rows = mobench.rows()
+    assert not rows.duplicated(["algorithm", "output", "run"]).any()
+    assert len(rows[rows["algorithm"] == "ls"]) == 6
+    part = mobench.rows(f"job={rows['job'][0]}")  # the whole
+    assert len(mobench.rows("seeds=[0]", "algorithm=ls")) == 3  # a part that is wanted by itself
+    assert len(part) == 6
+    run_job(job("algorithm=ls", "seeds=[1,2]"), tmp_path / "runs")
+    with pytest.warns(UserWarning, match="jobs share runs") as said:
+        assert len(mobench.rows("algorithm=ls")) == 12
+    assert str(said[0].message).count("vlmop2-ls-") == 2
 
 
 def test_rows_name_all_devices_that_computed_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

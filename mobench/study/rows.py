@@ -78,7 +78,8 @@ def rows(*query: str, kept: bool = False) -> pd.DataFrame:
     Returns:
         A row for each run and output rule, the columns of final.csv behind job, problem, algorithm and the
         settings by which jobs of the same problem or method differ. `mobench.load(rows["job"].iloc[0])` has
-        the rest of a job.
+        the rest of a job. Parts of a job (`hardware.split`) are left out beside the whole; a warning names
+        other jobs that share runs, such as those with seeds=[0] and seeds=[0,1].
 
     Raises:
         ConfigError: a query that is none, or names a setting that no job has.
@@ -88,6 +89,9 @@ def rows(*query: str, kept: bool = False) -> pd.DataFrame:
 
     jobs = matching(query, results_root() if kept else outputs_root())
     done = [job for job in jobs if job.folder.done]
+    of_another = {part for job in done for part in job.folder.meta().get("parts", ())}
+    done = [job for job in done if job.folder.key not in of_another]
+    jobs = [job for job in jobs if job.folder.key not in of_another]
     finished = {job.folder.key for job in done}
     left_out = [job.folder for job in jobs if job.folder.key not in finished]
     if counts := Counter(str(folder.status()["status"]) for folder in left_out):
@@ -103,7 +107,22 @@ def rows(*query: str, kept: bool = False) -> pd.DataFrame:
     # a setting that only some jobs vary stands where that of the first job would
     front = dict.fromkeys((*RUN, *(name for table in tables for name in varied(table))))
     ends = pd.concat(tables, ignore_index=True)
-    return pd.concat([repeated, ends[[*front, *(name for name in ends if name not in front)]]], axis=1)
+    frame = pd.concat([repeated, ends[[*front, *(name for name in ends if name not in front)]]], axis=1)
+    if several := _shared(frame, [name for name in (*columns, *front) if name not in ("job", "run")]):
+        warnings.warn(
+            f"jobs share runs (same settings, seed and preference), which are there several times: "
+            f"{', '.join(several)}; job=NAME takes one of them",
+            stacklevel=2,
+        )
+    return frame
+
+
+def _shared(frame: pd.DataFrame, settings: Sequence[str]) -> list[str]:
+    """Returns the names of jobs that share a run: these columns and the preference are the same."""
+    keys = [*settings, *(name for name in frame if str(name).startswith(("preference_", "ray_")))]
+    text = frame[keys].astype(str)  # settings may be lists
+    by_job = text.assign(job=frame["job"]).drop_duplicates()
+    return list(by_job.loc[by_job.duplicated(keys, keep=False), "job"].unique())
 
 
 def runs() -> pd.DataFrame:
