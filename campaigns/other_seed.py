@@ -44,7 +44,8 @@ with one more seed: from scratch, in another process, in another folder. The oth
 Student's 95 % prediction interval for one more run, mean ± t(.975, n - 1) s sqrt(1 + 1/n). One of 20 lies
 outside if all is well. Here {inside} of {lines} lie inside.
 
-Cells are at laptop scale and have ten seeds where the table has fewer, because two seeds give no interval, and three a wide one.
+Cells are at laptop scale and have ten seeds where the table has fewer, because two seeds give no interval,
+and three a wide one.
 The hypervolume's reference point is ({nadir[0]}, {nadir[1]}), three times the losses of single tasks at this
 scale. The speech cell has the three seeds of the kept rows and needs `data=speech_small`. The last lines are
 at the paper's scale: FedAvg's kept rows of seeds 1 to 3 beside what the paper prints for its ten seeds.
