@@ -79,7 +79,7 @@ def test_a_run_is_one_row_of_many_jobs(tmp_path: Path, monkeypatch: pytest.Monke
     """Rows of parts are left out beside those of the whole; jobs that share seeds are named."""
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
     for method in ("ls", "omd_tch"):
-        run_job(job(f"algorithm={method}", "seeds=[0,1]", "hardware.split=2"), tmp_path / "runs")
+        run_job(job(f"algorithm={method}", "seeds=[0,1]", "hardware.split=2"), tmp_path)
     assert len(list((tmp_path / "runs").iterdir())) == 6
     rows = mobench.rows()
     assert not rows.duplicated(["algorithm", "output", "run"]).any()
@@ -87,7 +87,7 @@ def test_a_run_is_one_row_of_many_jobs(tmp_path: Path, monkeypatch: pytest.Monke
     part = mobench.rows(f"job={rows['job'][0]}")  # the whole
     assert len(mobench.rows("seeds=[0]", "algorithm=ls")) == 3  # a part that is wanted by itself
     assert len(part) == 6
-    run_job(job("algorithm=ls", "seeds=[1,2]"), tmp_path / "runs")
+    run_job(job("algorithm=ls", "seeds=[1,2]"), tmp_path)
     with pytest.warns(UserWarning, match="jobs share runs") as said:
         assert len(mobench.rows("algorithm=ls")) == 12
     assert str(said[0].message).count("vlmop2-ls-") == 2

@@ -108,7 +108,8 @@ def rows(*query: str, kept: bool = False) -> pd.DataFrame:
     front = dict.fromkeys((*RUN, *(name for table in tables for name in varied(table))))
     ends = pd.concat(tables, ignore_index=True)
     frame = pd.concat([repeated, ends[[*front, *(name for name in ends if name not in front)]]], axis=1)
-    if several := _shared(frame, [name for name in (*columns, *front) if name not in ("job", "run")]):
+    told_apart = [name for name in (*columns, *front) if name not in ("job", "run")]
+    if not kept and (several := _shared(frame, told_apart)):  # kept rows are those of several artifacts
         warnings.warn(
             f"jobs share runs (same settings, seed and preference), which are there several times: "
             f"{', '.join(several)}; job=NAME takes one of them",
