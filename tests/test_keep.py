@@ -76,6 +76,13 @@ def test_jobs_of_an_artifact_that_is_not_complete(
     assert kept_rows.main(sys.argv[1:]) == 0
     assert (results / "runs" / first.job.key / "final.csv").exists()
     assert not (results / "artifacts.yaml").exists()
+    hint = f"mobench keep --jobs {first.job.key} --history"  # its artifact may need what stays behind
+    out = capsys.readouterr().out
+    assert "without its history" in out
+    assert hint in out
+    assert kept_rows.main(hint.split()[2:]) == 0
+    assert "without its history" not in capsys.readouterr().out
+    assert (results / "runs" / first.job.key / "history.parquet").exists()
 
 
 def test_overrides_with_brackets_are_noted(tmp_path: Path) -> None:
@@ -142,9 +149,21 @@ def test_kept_rows_are_drawn_without_training(
     origin.write_text(json.dumps(provenance))
     assert kept_rows.main(["ferero/fig7"]) == 1
     assert f"With other settings it was drawn as ferero/{made.name}: name that" in capsys.readouterr().err
+    (unfinished, *finished) = provenance["jobs"].values()
+    there = drawn.root / "runs" / unfinished
+    there.rename(tmp_path / "aside")
+    capsys.readouterr()
+    assert kept_rows.main([f"ferero/{made.name}", "--history"]) == 1  # what is finished is kept
+    assert f"{unfinished} is not finished in" in capsys.readouterr().err
+    assert [path.name for path in (results / "runs").iterdir()] == finished
+    (tmp_path / "aside").rename(there)
     monkeypatch.setattr(sys, "argv", ["keep", f"ferero/{made.name}", "--history"])
     assert kept_rows.main(sys.argv[1:]) == 0
     assert kept_rows.drawings() == {"ferero/fig7": ["steps=3"]}
+    shutil.rmtree(there)  # kept, and gone from here: nothing is missing
+    capsys.readouterr()
+    assert kept_rows.main(sys.argv[1:]) == 0
+    assert f"{unfinished} is already kept; skipped" in capsys.readouterr().out
     empty = tmp_path / "empty"
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(empty))
     monkeypatch.setattr(sys, "argv", ["keep", "--draw"])

@@ -122,6 +122,30 @@ def test_dictionaries_and_constraints() -> None:
         torch.testing.assert_close(float(bound(p, data)), g)
 
 
+@pytest.mark.parametrize("steps", [1, 20])
+def test_a_constraint_that_is_nan_ends_a_run_as_an_objective_does(steps: int) -> None:
+    """g = log x_1; with w = (0.1, 0.9) the first step is that of f_2 and leads to x_0 - 0.9 (x_0 + 1) < 0."""
+
+    def f(x: Tensor) -> Tensor:
+        return torch.stack([(x - 1).square().sum(), (x + 1).square().sum()])
+
+    start = torch.tensor([0.3, 0.2], dtype=torch.float64)
+    problem = mobench.objectives(
+        f, start=start, constraints=lambda x: torch.log(x[:1]), ideal=[0, 0], reference=[9, 9]
+    )
+    keys = {key: value for key, value in QUICK.items() if key not in ("preferences", "seeds")}
+    options = {"algorithm": "penalty_sgd", "algorithm.step_size": 0.5, "steps": steps, "seeds": [0]}
+    with pytest.warns(UserWarning, match=r"diverged: 1 of 2 runs \(run 0\)"):
+        rows = mobench.run("preferences.weights=[[.1,.9],[.9,.1]]", problem=problem, **keys, **options)
+    assert rows["status"].tolist() == ["diverged", "done"]
+    assert rows["violation"].isna().tolist() == [True, False]
+    there = start - 0.9 * (start + 1)
+    assert rows.loc[0, ["f_1", "f_2"]].tolist() == pytest.approx(f(there).tolist())  # no step follows
+    volume = float((9 - rows["f_1"][1]) * (9 - rows["f_2"][1]))
+    assert mobench.load(rows).meta["hypervolume"]["last"] == pytest.approx({"0": volume})
+    assert mobench.choose(rows, weights=[0.1, 0.9])["run"].tolist() == [1]
+
+
 def test_float32_data_follow_the_variables() -> None:
     p = mobench.objectives(fit, dim=3, data=(A.float(), B.float().numpy()), batch_size=8)
     for dtype in ("float64", "float32"):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import shlex
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +16,9 @@ import torch
 
 import mobench
 from mobench.cli import status
-from mobench.errors import ConfigError, PreferenceError
+from mobench.errors import ConfigError, PreferenceError, StoreError
 from mobench.jobs.store import JobFolder
+from mobench.study import recording
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +67,90 @@ def test_a_stopped_loop_is_recorded_anew(outputs: Path, capsys: pytest.CaptureFi
     assert len(list((outputs / "runs").iterdir())) == 1
 
 
+def full(monkeypatch: pytest.MonkeyPatch, where: Callable[[str], bool]) -> None:
+    """No file can be written any more whose path is of this kind."""
+
+    def fsync(fd: int) -> None:
+        if where(str(Path(f"/proc/self/fd/{fd}").readlink())):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+
+def test_a_sign_of_life_that_cannot_be_written_ends_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "BEAT", -1.0)
+    with mobench.record("disk", "m", [1, 1]) as run:
+        with monkeypatch.context() as there:
+            full(there, lambda path: ".status.json." in path)
+            with pytest.warns(UserWarning, match="No space left"):
+                run.log(1, [1.0, 2.0])
+        run.log(2, [0.5, 1.0])
+    rows = mobench.rows("problem=disk")
+    assert rows[["f_1", "f_2", "status"]].values.tolist() == [[0.5, 1.0, "done"]]
+    assert mobench.load(rows).history["f_1"].tolist() == [1.0, 0.5]
+
+
+def test_the_error_of_a_loop_is_its_own_on_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loop() -> None:
+        with mobench.record("disk", "m", [1, 1]):
+            full(monkeypatch, lambda path: True)
+            raise ZeroDivisionError
+
+    with pytest.warns(UserWarning, match="No space left"), pytest.raises(ZeroDivisionError):
+        loop()
+
+
+@pytest.mark.parametrize("name", ["final.csv", "history.parquet", "meta.json", "status.json"])
+def test_rows_that_find_no_space_are_written_elsewhere(
+    name: str, outputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command of the message brings them to their place."""
+    elsewhere = outputs / "temporary files"
+    elsewhere.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
+    run = mobench.record("disk", "m", [1, 3])
+    with monkeypatch.context() as there:
+
+        def loop() -> None:
+            with run:
+                run.log(1, [1.0, 2.0])
+                run.log(2, [0.5, 1.0])
+                full(there, lambda path: f"/runs/{run.folder.key}/.{name}." in path)
+
+        with pytest.raises(StoreError, match="No space left") as raised:
+            loop()
+    assert not run.done
+    assert not run.folder.done
+    assert "checkpoint" not in str(raised.value)
+    command = str(raised.value).split("to their place: ")[1]
+    subprocess.run(shlex.split(command), check=True)
+    rows = mobench.rows("problem=disk")
+    assert rows[["f_1", "f_2", "status"]].values.tolist() == [[0.5, 1.0, "done"]]
+    assert mobench.load(rows).history["f_1"].tolist() == [1.0, 0.5]
+    assert run.folder.done
+
+
+def test_rows_that_find_no_space_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loop() -> None:
+        with mobench.record("disk", "m", [1, 3]) as run:
+            run.log(1, [1.0, 2.0])
+            full(monkeypatch, lambda path: True)
+
+    with pytest.raises(StoreError, match=r"No space left.*not to another place.*record the run anew"):
+        loop()
+
+
+def test_no_command_promises_to_finish_a_loop_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        descend(stop_at=6)
+    for arguments in ([], ["--failed"]):
+        status.main(arguments)
+        out = capsys.readouterr().out
+        assert "mobench status --failed" not in out
+        assert "to finish 1 recorded by mobench.record: run their own programs again" in out
+    assert "0 to rerun" in out
+
+
 def test_a_finished_run_is_not_recorded_again() -> None:
     descend()
     with mobench.record("two wells", "ls", [0.25, 0.75], 4, lr=0.1) as run:
@@ -80,6 +170,15 @@ def test_the_best_step_may_be_the_final_one_and_lost_runs_are_lost() -> None:
     assert rows["f_1"].tolist() == [1.0, np.inf]
     assert rows["ended"].tolist() == [2, 3]
     assert rows["status"].tolist() == ["done", "diverged"]
+
+
+@pytest.mark.parametrize(
+    ("violation", "expected"), [(0.0, "done"), (np.inf, "done"), (0.5, "done"), (np.nan, "diverged")]
+)
+def test_a_violation_that_is_nan_ends_a_run_as_a_loss_does(violation: float, expected: str) -> None:
+    with mobench.record("caps", "a", [1, 1]) as run:
+        run.log(1, [0.1, 0.1], violation=violation)
+    assert mobench.rows("problem=caps")["status"].tolist() == [expected]
 
 
 def test_what_cannot_be_recorded_is_refused(outputs: Path) -> None:

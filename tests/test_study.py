@@ -292,7 +292,63 @@ def test_a_table_has_hypervolumes_of_seeds() -> None:
     assert "**0.5 ± 3.2**" in text
     bound = mobench.table(rows.assign(violation=[0.0, 1e-3, 0.5, np.nan]), reference=[1.0, 1.0])
     assert bound.frame["hypervolume"].item() == pytest.approx(0.375)  # (0.75 + 0) / 2
-    assert "1 ends violate constraints and do not count in hypervolumes." in bound.markdown()
+    # one by 0.5, and one of which nobody knows
+    assert "2 ends violate constraints and do not count in hypervolumes." in bound.markdown()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("column", ["rmse", "f_1"])
+def test_a_number_without_some_finished_runs_says_so_and_is_never_bold(column: str, value: float) -> None:
+    """The mean of A would be 0.1 and the best one, from 2 of its 4 finished runs."""
+    rows = pd.DataFrame(
+        {"algorithm": name, "seed": s, "f_1": 0.5, "f_2": 0.5, "status": "done"} | {column: v}
+        for name, values in (("A", (0.1, value)), ("B", (0.2, 0.3)))
+        for s in (0, 1)
+        for v in values
+    )
+    table = mobench.table(rows.assign(preference_1=[0, 1] * 4), by="algorithm", columns=[column])
+    text = table.markdown()
+    assert table.frame[column].tolist() == pytest.approx([0.1, 0.25])
+    assert "| A | 4 of 4 | 0.100 (2 of 4) |" in text
+    assert "| B | 4 of 4 | 0.250 |" in text
+    assert f"{column} is not finite in 2 of 4 finished runs of A" in text
+    assert "**" not in text
+    other = mobench.table(rows, by="algorithm", columns=[column, "f_2"], reference=[1.0, 1.0])
+    text = other.markdown()
+    # hypervolume of A: 0.45 and 0.25 of one end, if f_1 is the number; of B likewise, 0.4 or 0.25
+    assert ("(2 of 4)" in text.splitlines()[2].split("|")[-2]) == (column == "f_1")
+    assert ("An objective is not finite in 2 of 4 finished runs of A" in text) == (column == "f_1")
+    assert "**" not in text.splitlines()[2].split("|")[-2] or column == "rmse"
+    # a column that only the rows of B have is that of B, and no number of A is lost
+    alone = rows.assign(mine=[np.nan] * 4 + [1.0] * 4)
+    assert "not finite" not in mobench.table(alone, by="algorithm", columns=["mine"]).markdown()
+
+
+def test_tables_of_a_job_and_pictures_count_what_is_not_finite() -> None:
+    assert messages._cell(pd.Series([1.0, np.nan, 3.0])) == "2 ± 1.0e+00 (2 of 3)"
+    assert messages._cell(pd.Series([1.0, np.inf])) == "1 (1 of 2)"
+    assert messages._cell(pd.Series([1.0, 3.0])) == "2 ± 1.0e+00"
+    rows = pd.DataFrame({"f_1": [0.0, 1.0, np.nan], "f_2": [1.0, np.inf, 0.0], "status": "done"})
+    texts = [text.get_text() for text in mobench.plot(rows).findobj(mpl.text.Text)]
+    words = "2 of 3 finished runs are not drawn: a value is not finite."
+    assert any(words in " ".join(text.split()) for text in texts)
+    assert not any("not drawn" in text.get_text() for text in mobench.plot(rows[:1]).findobj(mpl.text.Text))
+
+
+def test_a_violation_that_is_nan_is_not_kept() -> None:
+    """Rows of several jobs: those of a job without constraints have no violation at all."""
+    rows = pd.DataFrame(
+        {"seed": 0, "f_1": [0.1, 0.5], "f_2": [0.1, 0.5], "violation": [np.nan, 0.0], "status": "done"}
+    )
+    assert mobench.choose(rows, weights=[1, 1])["f_1"].tolist() == [0.5]
+    with pytest.raises(ConfigError, match="No run keeps its constraints"):
+        mobench.choose(rows[:1], weights=[1, 1])
+    both = pd.concat([rows.assign(job="a"), rows.drop(columns="violation").assign(job="b")])
+    each = mobench.table(both, by="job", reference=[1.0, 1.0])
+    assert each.frame["hypervolume"].tolist() == pytest.approx([0.5**2, 0.9**2])
+    # a group may be a part of a job, so that its rows alone do not tell
+    parts = mobench.table(both, by=["job", "f_1"], columns="f_2", reference=[1.0, 1.0])
+    assert parts.frame["hypervolume"].tolist() == pytest.approx([0.0, 0.5**2, 0.9**2, 0.5**2])
 
 
 def test_each_problem_of_a_table_has_its_best_methods() -> None:

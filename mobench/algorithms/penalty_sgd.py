@@ -56,6 +56,8 @@ class PenaltySGD(Penalised):
         share = torch.softmax((w * values[:, : point.M] - state["wz"]) / self.smoothing, dim=1)
         violated = (values[:, point.M :] > 0).to(w)
         G = point.vjp(torch.cat([share * w, self.beta * violated], dim=1).to(point.x.dtype))
+        # NaN > 0 is False: without this the run would go on as if the constraint were kept
+        G = torch.where(values[:, point.M :].isnan().any(1, keepdim=True), torch.nan, G)
         if self.variant == "prox":
             return (
                 project_moving(point.X, point.x - G / self.tau, point.x, point.moving) - point.x,

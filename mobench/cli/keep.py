@@ -221,10 +221,15 @@ def keep_artifact(id: str, history: bool = False) -> int:
         if folder.done:
             size = keep(folder, results_root(), history)
             say(f"{id} {name}: {key}, {size / 1e3:.0f} kB")
-        else:
-            say(f"{id} {name}: {key} is already kept or not finished; skipped")
-    if not all(JobFolder(results_root() / "runs" / key).done for key in jobs.values()):
-        return 0
+        elif JobFolder(results_root() / "runs" / key).done:
+            say(f"{id} {name}: {key} is already kept; skipped")
+    unfinished = [k for k in jobs.values() if not JobFolder(results_root() / "runs" / k).done]
+    if unfinished:
+        return fail(
+            f"{id} cannot be drawn from what is kept: {', '.join(unfinished)} "
+            f"{'are' if len(unfinished) > 1 else 'is'} not finished in {outputs_root() / 'runs'}. "
+            f"Run `{origin['command']}` and keep it again."
+        )
     why = fault(artifact, origin, artifact_folder(id), results_root())
     if why is not None:
         return fail(f"The kept rows of {id} are not sufficient: {why}. Keep its history, too: --history.")
@@ -235,7 +240,8 @@ def keep_artifact(id: str, history: bool = False) -> int:
 def keep_jobs(names: Sequence[str], history: bool = False) -> int:
     """Keeps finished jobs, named by their folders, before their artifact is complete.
 
-    An artifact that takes days is run in parts: a kept job is not run again, on any machine.
+    An artifact that takes days is run in parts: a kept job is not run again, on any machine. Whether its
+    artifact can be drawn from it shows at the end alone, so a job without its history is named.
     """
     folders = [JobFolder(outputs_root() / "runs" / Path(name).name) for name in names]
     if unfinished := [folder.key for folder in folders if not folder.done]:
@@ -245,6 +251,12 @@ def keep_jobs(names: Sequence[str], history: bool = False) -> int:
         )
     for folder in folders:
         say(f"{folder.key}: {keep(folder, results_root(), history) / 1e3:.0f} kB")
+        if not history and (recorded := folder.path / "history.parquet").exists():
+            say(
+                f"  without its history ({recorded.stat().st_size / 1e3:.0f} kB): an artifact that draws "
+                f"curves cannot be drawn from this. For such a one, before {folder.path} is deleted: "
+                f"mobench keep --jobs {folder.key} --history"
+            )
     return 0
 
 

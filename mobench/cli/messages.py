@@ -24,11 +24,14 @@ def _number(x: float) -> str:
 
 
 def _cell(values: pd.Series) -> str:
-    """Writes mean ± population standard deviation over seeds."""
+    """Writes mean ± population standard deviation over seeds, and over how many where some are not finite."""
     if len(values) == 0:
         return "-"
-    mean = _number(float(values.mean()))
-    return mean if len(values) == 1 else f"{mean} ± {float(values.std(ddof=0)):.1e}"
+    finite = values[values.abs() < math.inf]
+    short = f" ({len(finite)} of {len(values)})" if 0 < len(finite) < len(values) else ""
+    numbers = finite if short else values
+    mean = _number(float(numbers.mean()))
+    return (mean if len(numbers) == 1 else f"{mean} ± {float(numbers.std(ddof=0)):.1e}") + short
 
 
 def summary(folder: JobFolder) -> str:

@@ -69,6 +69,14 @@ def alive(folder: JobFolder, status: dict[str, Any]) -> bool:
     return time.time() - float(status.get("time", 0.0)) < max(LEAST, BEATS * every)
 
 
+def recorded(folder: JobFolder) -> bool:
+    """Returns whether a job is a training loop of the user's own, which no command can run again."""
+    try:
+        return bool(folder.config()["problem"].get("class") == "Recorded")
+    except (StoreError, KeyError, AttributeError, TypeError):
+        return False
+
+
 def look(folder: JobFolder, name: str = "") -> JobStatus:
     """Returns the state of a job, in a word and in words."""
     s = folder.status()
@@ -153,7 +161,7 @@ def rerun(states: Iterable[JobStatus], configs: dict[str, dict[str, Any]]) -> in
     from mobench.jobs.run import run_job
     from mobench.jobs.targets import check_parts
 
-    chosen = {s.folder.key: s for s in states if s.state in UNFINISHED}
+    chosen = {s.folder.key: s for s in states if s.state in UNFINISHED and not recorded(s.folder)}
     say(f"\n{len(chosen)} to rerun")
     code = 0
     for key, state in chosen.items():
@@ -255,8 +263,11 @@ def main(arguments: Sequence[str]) -> int:
         ]
     for name, command, group in groups:
         say("\n".join([f"{name}: {counted(group)}", *table(group, args.all)]))
-        if any(s.state in ("missing", *UNFINISHED) for s in group):
+        left = [s for s in group if s.state in ("missing", *UNFINISHED)]
+        if any(not recorded(s.folder) for s in left):
             say(f"  to finish: {command}")
+        if loops := sum(recorded(s.folder) for s in left):
+            say(f"  to finish {loops} recorded by mobench.record: run their own programs again")
     states = [state for _, _, group in groups for state in group]
     if args.failed:
         return rerun(states, configs)

@@ -233,7 +233,7 @@ def _rows(training: Training, output: str) -> pd.DataFrame:
     certified = _front_distance(job, F) if with_certificates else {}
     certified |= {name: value.cpu().numpy() for name, value in measured.items()}
     certified |= _certificates(job, theta) if with_certificates else {}
-    return pd.DataFrame(data | certified | _ends(training, F))
+    return pd.DataFrame(data | certified | _ends(training, F, values[:, M:]))
 
 
 def _front_distance(job: Job, F: Tensor) -> dict[str, Any]:
@@ -263,11 +263,13 @@ def _certificates(job: Job, theta: Tensor) -> dict[str, Any]:
     return {}
 
 
-def _ends(training: Training, F: Tensor) -> dict[str, Any]:
+def _ends(training: Training, F: Tensor, constraints: Tensor) -> dict[str, Any]:
     """Returns the status of each run and the report of its subproblems' solver."""
     state = training.state
     kkt = state["kkt"].cpu().numpy()
-    alive = state["alive"].cpu().numpy() & np.isfinite(F.numpy()).all(1)
+    # a constraint may be infinite: log x <= 0 is kept at 0, and a violation of inf is one
+    fine = np.isfinite(F.numpy()).all(1) & ~constraints.isnan().any(1).cpu().numpy()
+    alive = state["alive"].cpu().numpy() & fine
     failed = state["fail"].cpu().numpy()
     ended = {"ended": state["ended"].cpu().numpy()} if "ended" in state else {}
     kept_step = {"kept": state["best"]["step"].cpu().numpy()} if "best" in state else {}

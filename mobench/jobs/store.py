@@ -512,14 +512,23 @@ def columns(frame: pd.DataFrame, prefix: str) -> list[str]:
 
 
 def infeasible(frame: pd.DataFrame) -> np.ndarray:
-    """Says which rows (n,) violate constraints by more than `metrics.FEASIBLE`; none where there are none."""
+    """Says which rows (n,) do not surely keep their constraints up to `metrics.FEASIBLE`; none without any.
+
+    A violation that is NaN is not kept. In rows of several jobs, the violations of a job without constraints
+    are all NaN.
+    """
     import numpy as np
 
     from mobench.metrics import FEASIBLE
 
     if "violation" not in frame:
         return np.zeros(len(frame), bool)
-    violated: np.ndarray = frame["violation"].to_numpy(dtype=float) > FEASIBLE
+    violation = frame["violation"].astype(float)
+    violated: np.ndarray = ~(violation <= FEASIBLE).to_numpy()  # not `>`, which is False of NaN
+    for name in ("job", "problem"):
+        if name in frame:
+            numbers = violation.notna().groupby(frame[name], dropna=False).transform("any")
+            return violated & numbers.to_numpy(dtype=bool)
     return violated
 
 

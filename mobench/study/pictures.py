@@ -78,6 +78,9 @@ def plot(rows: pd.DataFrame, x: str | None = None, y: str | None = None, *, by: 
             if len(done) < len(rows):
                 lost = len(rows) - len(done)
                 remarks.append(f"{lost} of {len(rows)} runs were lost and are not drawn.")
+            numbers = source[[c for c in (across, up) if source[c].dtype.kind == "f"]]
+            if across != "step" and (gaps := int((~np.isfinite(numbers.to_numpy(float)).all(1)).sum())):
+                remarks.append(f"{gaps} of {len(done)} finished runs are not drawn: a value is not finite.")
             if remarks:
                 st.caption(fig, " ".join(remarks))
             st.finish(fig)

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
+import tempfile
 import time
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from mobench.errors import ConfigError, PreferenceError
+from mobench.errors import ConfigError, PreferenceError, StoreError
 from mobench.jobs.store import OF_ALL_ROWS, JobFolder, config_hash
 from mobench.system import provenance
 from mobench.system.files import write_json
@@ -53,11 +57,14 @@ class Recording:
         """Locks the folder."""
         self._open.enter_context(self.folder.locked())
         if not self.done:
-            target = {"_target_": f"{type(self).__module__}.{type(self).__qualname__}"}
-            parts = {part: self.identity[part] | target for part in ("problem", "algorithm", "oracle")}
-            self.folder.write_config(self.identity | parts)
+            self._write_config(self.folder)
             self._beat()
         return self
+
+    def _write_config(self, folder: JobFolder) -> None:
+        target = {"_target_": f"{type(self).__module__}.{type(self).__qualname__}"}
+        parts = {part: self.identity[part] | target for part in ("problem", "algorithm", "oracle")}
+        folder.write_config(self.identity | parts)
 
     def log(self, step: int, losses: Sequence[Any], **columns: Any) -> None:
         """Records a step.
@@ -67,6 +74,9 @@ class Recording:
             losses: M numbers or tensors, f_1, f_2, ...; the last ones are the run's final values, unless
                 `keep` was called after others.
             columns: further numbers, such as those of the validation data.
+
+        A sign of life that cannot be written is a warning: the loop goes on, and its rows are written at its
+        end.
 
         Raises:
             ConfigError: other numbers of losses than before, a step that is not later, or a column that rows
@@ -86,7 +96,7 @@ class Recording:
         row = {"step": step} | {f"f_{m + 1}": float(value) for m, value in enumerate(losses)}
         self._history.append(row | {name: float(value) for name, value in columns.items()})
         if time.time() - self._last_beat > BEAT:
-            self._beat()
+            self._said(self._beat)
 
     def keep(self) -> None:
         """Makes the last logged values the run's final ones: call it where they are best."""
@@ -96,32 +106,70 @@ class Recording:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Writes the rows, or the error of a loop that was stopped or failed."""
+        """Writes the rows, or the error of a loop that was stopped or failed.
+
+        Raises:
+            StoreError: the rows cannot be written to their folder; it says where they are instead.
+        """
         with self._open:
             if self.done:
                 return
             if kind is None:
-                self._finish()
+                if not self._history:
+                    raise ConfigError("Nothing was logged, so there are no rows; call run.log(step, losses).")
+                try:
+                    self._finish(self.folder)
+                except StoreError as failure:
+                    raise self._rescued(failure) from failure
                 self.done = True
-            else:
-                self.folder.write_status("failed", error=f"{kind.__name__}: {error}")
+            else:  # the loop's own error goes on, whatever becomes of its mark
+                words = f"{kind.__name__}: {error}"
+                self._said(lambda: self.folder.write_status("failed", error=words))
 
-    def _finish(self) -> None:
+    def _said(self, write: Callable[[], None]) -> None:
+        """Writes a mark, which is no result: one that cannot be written is a warning."""
+        try:
+            write()
+        except StoreError as error:
+            warnings.warn(f"{self.path} does not say how the run stands: {error.__cause__}", stacklevel=3)
+
+    def _rescued(self, failure: StoreError) -> StoreError:
+        """Writes the rows, which are in memory alone, to the folder of temporary files.
+
+        Returns:
+            The error that says where they are and how they get to their place.
+        """
+        why = f"The rows of {self.folder.key} cannot be written to {self.path} ({failure.__cause__})"
+        try:
+            folder = JobFolder(Path(tempfile.mkdtemp(prefix="mobench-")) / self.folder.key)
+            self._write_config(folder)
+            self._finish(folder)
+        except (StoreError, OSError) as error:
+            return StoreError(
+                f"{why}, and not to another place ({error.__cause__ or error}). They are lost: free space or "
+                "fix permissions, and record the run anew."
+            )
+        return StoreError(
+            f"{why}. They are in {folder.path} instead. Free space or fix permissions, and move them to "
+            f"their place: {shlex.join(['cp', '-r', f'{folder.path}/.', str(self.path)])}"
+        )
+
+    def _finish(self, folder: JobFolder) -> None:
         import pandas as pd
 
-        if not self._history:
-            raise ConfigError("Nothing was logged, so there are no rows; call run.log(step, losses).")
         seconds = time.time() - self._began
         keys = {"run": 0, "seed": self.identity["seeds"][0], "output": "last"}
         last = dict(self._final or self._history[-1])
         ended = {"ended": last.pop("step")}
         preference = {f"preference_{m + 1}": w for m, w in enumerate(self.identity["preferences"][0])}
         finite = all(math.isfinite(v) for k, v in last.items() if k.startswith("f_"))
+        # as in a job: an end of which nobody knows that it keeps its constraints is lost
+        finite = finite and not math.isnan(last.get("violation", 0.0))
         ends = {"seconds": seconds, "solver_failures": 0, "status": "done" if finite else "diverged"}
-        self.folder.write_table("final.csv", pd.DataFrame([{**keys, **preference, **last, **ended, **ends}]))
-        self.folder.write_table("history.parquet", pd.DataFrame(self._history).assign(**keys))
+        folder.write_table("final.csv", pd.DataFrame([{**keys, **preference, **last, **ended, **ends}]))
+        folder.write_table("history.parquet", pd.DataFrame(self._history).assign(**keys))
         write_json(
-            self.path / "meta.json",
+            folder.path / "meta.json",
             {
                 **provenance.stamp(),
                 "dtype": "its own",
@@ -134,7 +182,7 @@ class Recording:
             },
         )
         counts = {"runs": 1, "diverged": int(not finite), "seconds": seconds}
-        self.folder.write_status("done", **counts, sha256=self.folder.digests())
+        folder.write_status("done", **counts, sha256=folder.digests())
 
     def _beat(self) -> None:
         self._last_beat = time.time()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +33,8 @@ class Summary:
         by: the columns that name the groups. columns: those that are averaged.
         signs: by column, 1 if its smallest mean is best and -1 if its largest is; others have no best one.
         notes: remarks that qualify the numbers.
+        partial: by row and column, how many runs a number rests on where finished runs have values that are
+            not finite; such a number is never bold.
     """
 
     frame: pd.DataFrame
@@ -40,6 +42,7 @@ class Summary:
     columns: tuple[str, ...]
     signs: dict[str, int]
     notes: tuple[str, ...]
+    partial: dict[tuple[int, str], RunCount] = field(default_factory=dict)
 
     def _cells(self) -> tuple[pd.DataFrame, set[tuple[int, str]]]:
         """Returns the texts of the cells, and which of them are bold."""
@@ -50,8 +53,11 @@ class Summary:
         for name in self.columns:
             means = self.frame[name].to_numpy(dtype=float)
             half = (self.frame[f"{name} high"] - self.frame[name]).to_numpy(dtype=float)
-            texts[name] = [spread(m, h) for m, h in zip(means, half, strict=True)]
-            compared = np.where(whole & np.isfinite(means), self.signs.get(name, 0) * means, np.inf)
+            cells = [self.partial.get((i, name)) for i in range(len(texts))]
+            short = [cell.short if cell else "" for cell in cells]
+            texts[name] = [spread(m, h) + n for m, h, n in zip(means, half, short, strict=True)]
+            full = np.array([n == "" for n in short]) & whole & np.isfinite(means)
+            compared = np.where(full, self.signs.get(name, 0) * means, np.inf)
             for problem in set(problems) if name in self.signs else ():  # each has units of its own
                 inside = np.where(problems == problem, compared, np.inf)
                 if np.isfinite(inside).sum() > 1:
@@ -89,7 +95,8 @@ def table(
     A seed's value is the mean of its finished runs in the group, so preferences are averaged first, unless
     they are among `by`. The best mean of each problem is bold, equal ones all. Runs that were lost are left
     out and counted; a group with lost runs is never bold, since its mean is over other runs than those of its
-    neighbours.
+    neighbours. Finished runs whose value is not finite are left out of its mean, which is never bold either;
+    the cell says how many runs it rests on, and a note names it.
 
     Args:
         rows: all or some rows of `mobench.run` or `mobench.rows`.
@@ -116,7 +123,10 @@ def table(
     for name in averaged:
         if rows[name].dtype.kind not in "iufb":
             raise ConfigError(f"The column {name!r} has no numbers, so it has no mean.")
-    lines = []
+    rows = rows.reset_index(drop=True)
+    infeasible = store.infeasible(rows)  # of all rows: a group may be a part of a job
+    lines: list[dict[str, Any]] = []
+    partial: dict[tuple[int, str], RunCount] = {}
     drawn: list[float] = []  # half the widths of the intervals of estimated hypervolumes
     left_out = 0  # ends that hypervolumes leave out
     several = bool(rows.groupby([*groups, "seed"], dropna=False).size().max() > 1)
@@ -128,9 +138,15 @@ def table(
         }
         for name in averaged:
             finite = done[np.isfinite(done[name].to_numpy(dtype=float))]
+            # a column of which a group has no number at all is that of others, and its cell is empty
+            if len(finite) < len(done) and done[name].notna().any():
+                partial[len(lines), name] = RunCount(len(finite), len(group))
             line |= _interval(name, finite.groupby("seed")[name].mean().to_numpy(dtype=float))
         if reference is not None:
-            feasible = done[~store.infeasible(done)]
+            ends = np.isfinite(done[store.columns(done, "f_")].to_numpy(dtype=float)).all(1)
+            if not ends.all():
+                partial[len(lines), "hypervolume"] = RunCount(int(ends.sum()), len(group))
+            feasible = done[~infeasible[done.index]]
             left_out += len(done) - len(feasible)
             volumes = _hypervolumes(done, feasible, [float(v) for v in reference])
             line |= _interval("hypervolume", np.array([v.value for v in volumes]))
@@ -143,7 +159,19 @@ def table(
     notes = _notes(rows, groups, lines, several, drawn)
     if left_out:
         notes = (*notes, f"{left_out} ends violate constraints and do not count in hypervolumes.")
-    return Summary(pd.DataFrame(lines), tuple(groups), all_columns, signs, notes)
+    notes = (*notes, *(_not_finite(lines[i], groups, name, cell) for (i, name), cell in partial.items()))
+    return Summary(pd.DataFrame(lines), tuple(groups), all_columns, signs, notes, partial)
+
+
+def _not_finite(line: dict[str, Any], groups: Sequence[str], column: str, cell: RunCount) -> str:
+    """Returns the note on a number that leaves out finished runs."""
+    finished = line["runs"].finished
+    name = ", ".join(in_words(line[k]) for k in groups)
+    value = "An objective" if column == "hypervolume" else column
+    return (
+        f"{value} is not finite in {finished - cell.finished} of {finished} finished runs of {name}: its "
+        f"{column if column == 'hypervolume' else 'mean'} is without them and never bold."
+    )
 
 
 def _interval(name: str, values: np.ndarray) -> dict[str, float]:

@@ -24,7 +24,7 @@ def cannot_write(error: OSError, path: Path) -> StoreError:
     return StoreError(
         f"Cannot write {path}: {why}. Free space, fix permissions, or choose another folder with "
         "MOBENCH_OUTPUTS=DIR. Finished results are not affected; "
-        "repeat the command to resume from the last checkpoint."
+        "repeat the command, which resumes from the last checkpoint, if there is one."
     )
 
 
