@@ -193,6 +193,47 @@ def test_a_step_where_graphs_are_switched_off(name: str) -> None:
         assert torch.equal(end, torch.cat([p.detach().reshape(-1) for p in net.parameters()]))
 
 
+def depths() -> tuple[list[Tensor], dict[str, Any], Tensor]:
+    """Features of two depths, and others of theirs, with the parameter of the trunk."""
+    torch.manual_seed(0)
+    x = torch.randn(8, 4, dtype=F64)
+    trunk = torch.randn(4, 6, dtype=F64, requires_grad=True)
+    shallow = torch.tanh(x @ trunk)
+    deep = torch.tanh(shallow @ torch.randn(6, 6, dtype=F64))
+    left, right = (x @ trunk).sin().chunk(2, dim=1)
+    sets = {
+        "two depths": [shallow, deep],
+        "the deep one first": [deep, shallow],
+        "a slice": [shallow, shallow[:, :2]],
+        "a view": [shallow.view(-1), shallow],
+        "a copy": [shallow, shallow.clone()],
+        "a part and what is made of it": [left, right, left.exp()],
+        "two parts": [left, right],
+        "two branches": [shallow.sin(), shallow.cos()],
+        "a detached depth": [shallow, torch.tanh(shallow.detach() * trunk[0])],
+    }
+    return [shallow, deep], sets, trunk
+
+
+@pytest.mark.parametrize("kind", list(depths()[1]))
+def test_features_of_which_one_is_computed_from_another_are_refused(kind: str) -> None:
+    """With ls, backward is the truth: the trunk's gradient is that of the weighted sum of the losses."""
+    _, sets, trunk = depths()
+    features = sets[kind]
+    losses = [z.square().mean() * (m + 1) for m, z in enumerate(features)]
+    weights = torch.full((len(losses),), 1.0 / len(losses), dtype=F64)
+    expected = torch.autograd.grad(weights @ torch.stack(losses), trunk, retain_graph=True)[0]
+    optimizer = Balanced(torch.optim.SGD([trunk], lr=0.1), "ls")
+    if kind in ("two parts", "two branches", "a detached depth"):
+        with torch.no_grad():
+            optimizer.backward(losses, features=features)
+        torch.testing.assert_close(trunk.grad, expected, rtol=1e-10, atol=1e-14)
+    else:
+        with pytest.raises(ConfigError, match=r"Feature \d is one from which another of the features is"):
+            optimizer.backward(losses, features=features)
+        assert trunk.grad is None
+
+
 def test_a_state_goes_from_step_to_step() -> None:
     J, F = rows(), torch.ones(3, dtype=F64)
     first = solve("omd_tch", J, torch.tensor([1.0, 2.0, 3.0], dtype=F64))

@@ -114,9 +114,10 @@ class Balanced:
 
         Args:
             losses: M scalars. constraints: N scalars that shall be <= 0.
-            features: what a shared trunk gives to the heads of the tasks. With them, the method sees the
-                gradients with respect to the features (one backward pass through the trunk instead of M): the
-                trunk descends along the method's direction, and every head on its own loss, unweighted. What
+            features: what a shared trunk gives to the heads of the tasks, none of them computed from another.
+                With them, the method sees the gradients with respect to the features (one backward pass
+                through the trunk instead of M): the trunk descends along the method's direction, and every
+                head on its own loss, unweighted. What
                 a loss adds to the trunk without passing through the features (a penalty of its weights, say)
                 is not seen. Constraints cannot be combined with features.
             scaler: the GradScaler of a mixed-precision loop. Losses are passed as they are: the backward
@@ -266,6 +267,11 @@ class Balanced:
                 raise ConfigError(
                     "features must be what the trunk has computed; these do not depend on parameters."
                 )
+        if (inner := _inside(listed)) is not None:
+            raise ConfigError(
+                f"Feature {inner + 1} is one from which another of the features is computed; its gradient "
+                "would count twice. Give features none of which depends on another, or leave features out."
+            )
         values = _doubles(outputs)
         if not bool(torch.isfinite(values).all()):
             raise MobenchError(
@@ -477,6 +483,25 @@ def _through(
             _gradients(total, [parameters[k] for k in heads], [names[k] for k in heads]) if heads else ()
         )
     return [next(remaining) if gradient is None else gradient for gradient in trunk]
+
+
+def _inside(features: Sequence[Tensor]) -> int | None:
+    """The number of a feature from which another is computed, by the graph; None: there is none."""
+    # an edge is a function of the graph and the number of its output: parts of one tensor share the function
+    edges = {(z.grad_fn, z.output_nr): k for k, z in enumerate(features) if z.grad_fn is not None}
+    if len(edges) < 2:
+        return None
+    seen = {node for node, _ in edges}
+    ahead = list(seen)
+    while ahead:
+        for edge in ahead.pop().next_functions:
+            if edge in edges:
+                return edges[edge]
+            node = edge[0]
+            if node is not None and node not in seen:
+                seen.add(node)
+                ahead.append(node)
+    return None
 
 
 def _listed(some: Tensor | Sequence[Tensor]) -> list[Tensor]:
