@@ -6,6 +6,7 @@ import copy
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch.utils._pytree import tree_map
 from mobench.core.algorithm import Algorithm
 from mobench.core.types import HALF, check_dense, check_real
 from mobench.errors import ConfigError, MobenchError
-from mobench.training.solving import STEPS, Info, Seen, Stepper, made, name_of, widened
+from mobench.training.solving import STEPS, Info, Seen, Stepper, name_of, of_a_loop, widened
 
 BATCHED = 40_000
 """Parameters up to which the gradients of more than two losses are one backward pass of them all: beyond, a
@@ -53,7 +54,8 @@ class Balanced:
         method, preference, steps, seed, ideal, options: as of `solve`.
 
     Raises:
-        ConfigError: an optimizer that needs closures or sparse gradients; unknown names or options.
+        ConfigError: an optimizer that needs closures or sparse gradients; unknown names or options, and those
+            that a loop of your own decides.
     """
 
     def __init__(
@@ -73,10 +75,10 @@ class Balanced:
                 "from dense gradients, such as SGD or AdamW."
             )
         self.optimizer = optimizer
-        self.algorithm = made(method, options)
+        self.algorithm, paced = of_a_loop(method, options, ideal)
         self._state: dict[str, Any] | None = None
         self._batches = True  # until a graph cannot be differentiated for all losses at once
-        self._set = (preference, steps, seed, ideal)
+        self._stepper = Stepper(self.algorithm, preference, 0, steps, seed, ideal, paced)
 
     @property
     def parameters(self) -> list[Tensor]:
@@ -146,8 +148,7 @@ class Balanced:
             with torch.enable_grad():
                 scaled = [scaler.scale(f) for f in outputs]
             scale = scaler.get_scale()
-        preference, steps, seed, ideal = self._set
-        stepper = Stepper(self.algorithm, preference, len(outputs) - M, steps, seed, ideal)
+        stepper = replace(self._stepper, N=len(outputs) - M)
         called = names if features is None else [f"Feature {k}" for k, _ in enumerate(base, 1)]
         what = "parameter" if features is None else "feature"
         seen = _Graph(outputs, scaled, scale, base, M, what, called, self._batches)
@@ -297,13 +298,16 @@ class Balanced:
         """Continues from `state_dict`.
 
         Raises:
-            ConfigError: the state is not one that `state_dict` returns.
+            ConfigError: the state is not one that `state_dict` returns, or was made by another method or with
+                other settings. Nothing has changed.
         """
         if set(state) != {"optimizer", "method"}:
             raise ConfigError(
                 f"This state has the keys {sorted(state)}; expected method and optimizer, as "
                 "Balanced.state_dict() returns them."
             )
+        if state["method"]:
+            self._stepper.expect(state["method"])
         self.optimizer.load_state_dict(state["optimizer"])
         device = self.parameters[0].device
         self._state = tree_map(
