@@ -87,9 +87,7 @@ def test_a_job_is_a_loop_with_balanced(method: str) -> None:
     assert not torch.allclose(iterates(rows), iterates(plain), atol=1e-3)
     for preference, iterate in zip(weights, iterates(rows), strict=True):
         x = torch.tensor(start, dtype=F64, requires_grad=True)
-        optimizer = mobench.Balanced(
-            torch.optim.Adam([x], lr=0.05), method, preference, ideal=[0.0, 0.0], steps=40
-        )
+        optimizer = mobench.Balanced(torch.optim.Adam([x], lr=0.05), method, preference, steps=40)
         for _ in range(40):
             optimizer.step(wells(x))
         torch.testing.assert_close(iterate, x.detach(), rtol=0, atol=1e-10)

@@ -410,11 +410,11 @@ def test_a_state_dict_goes_to_the_device_of_the_parameters() -> None:
     with device():
         q = torch.nn.Parameter(torch.ones(2, device="cuda"))
         losses = [q.square().sum(), (q - 1).square().sum() + 1.0]
-        first = mobench.Balanced(torch.optim.SGD([q], lr=0.1), "omd_tch", ideal=[0.0, 0.0])
+        first = mobench.Balanced(torch.optim.SGD([q], lr=0.1), "omd_tch")
         first.step(losses)
         saved = first.state_dict()
         saved["method"] = tree_map(lambda x: x.cpu() if isinstance(x, torch.Tensor) else x, saved["method"])
-        second = mobench.Balanced(torch.optim.SGD([q], lr=0.1), "omd_tch", ideal=[0.0, 0.0])
+        second = mobench.Balanced(torch.optim.SGD([q], lr=0.1), "omd_tch")
         second.load_state_dict(saved)
         w, _ = second.step([q.square().sum(), (q - 1).square().sum() + 1.0])
         assert w is not None

@@ -161,7 +161,7 @@ def test_a_run_is_the_same_alone_and_beside_others(method: str) -> None:
     balanced = run(problem(**ADAMW), method, steps=12)
     torch.manual_seed(seed_for(0, problem="network", use="start"))
     net = Net()
-    loop = mobench.Balanced(ADAMW["optimizer"](net.parameters()), method, WEIGHTS[0], ideal=[0, 0], steps=12)
+    loop = mobench.Balanced(ADAMW["optimizer"](net.parameters()), method, WEIGHTS[0], steps=12)
     schedule = ADAMW["schedule"](loop.optimizer)
     for _ in range(12):
         loop.backward(loss(net(DATA[0]), DATA))

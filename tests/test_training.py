@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 import mobench
+from mobench.algorithms.tch import TCH
 from mobench.config.compose import compose
 from mobench.config.schema import choices
 from mobench.core import Free, Spec, loop
@@ -40,9 +42,23 @@ def fits(name: str) -> bool:
     return not (chooses or method.samples > 1 or method.constraints[0] > 0 or "hvp" in needs)
 
 
-# a model alone has no other preferences, between which there are sectors
-ALONE: dict[str, dict[str, Any]] = {"pmtl": {"references": 4}}
 FITTING = {name: fits(name) for name in choices("algorithm")}
+# a model alone has no other preferences, between which there are sectors; weights that are computed from the
+# step size need one
+ALONE: dict[str, dict[str, Any]] = {
+    "pmtl": {"references": 4},
+    **{name: {"step_size": algorithm_of(name).step_size} for name in FITTING if algorithm_of(name).own_step},
+}
+Z = {"famo": "bound"}  # the field that holds the ideal point, where it has another name
+
+
+def has_z(name: str) -> bool:
+    return hasattr(algorithm_of(name), Z.get(name, "ideal"))
+
+
+def given(name: str, ideal: list[float]) -> dict[str, Any]:
+    """The arguments that a method needs beside preference and steps, and z if it has one."""
+    return {**ALONE.get(name, {}), **({"ideal": ideal} if has_z(name) else {})}
 
 
 def internal(problem: Any, name: str, preference: list[float], steps: int) -> Tensor:
@@ -70,8 +86,7 @@ def outside(problem: Any, name: str, start: Tensor, preference: list[float], ste
     """The same in a loop of one's own."""
     x = start.clone().requires_grad_(True)
     sgd = torch.optim.SGD([x], lr=1.0)
-    given = {"steps": steps, "ideal": problem.ideal_point.tolist(), **ALONE.get(name, {})}
-    optimizer = Balanced(sgd, name, preference, **given)
+    optimizer = Balanced(sgd, name, preference, steps=steps, **given(name, problem.ideal_point.tolist()))
     rates = Rate(sgd, optimizer.algorithm)
     xs = [x.detach().clone()]
     for _ in range(steps):
@@ -148,11 +163,18 @@ def test_weights_of_a_direction_of_zeros_have_the_sign_of_all_others(name: str) 
     """0 is equal to -0: opposite gradients of one size cancel, those of 1 and 1 + 1e-9 all but do."""
     J = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=F64)
     ends = torch.ones(2, dtype=F64)
-    given = {"ideal": [0.0, 0.0], **ALONE.get(name, {})}
-    zero, _ = solve(name, J, ends, **given)
-    near, _ = solve(name, J * (1 + torch.tensor([[0.0], [1e-9]], dtype=F64)), ends, **given)
+    options = given(name, [0.0, 0.0])
+    zero, _ = solve(name, J, ends, **options)
+    near, _ = solve(name, J * (1 + torch.tensor([[0.0], [1e-9]], dtype=F64)), ends, **options)
     if zero is not None and near is not None:
         assert zero.sum() * near.sum() >= 0
+
+
+def first_step(name: str, **options: Any) -> Tensor:
+    """Where q ends that begins at 0, with the losses 1 + q_1 and 2 + q_2 and the learning rate 0.1."""
+    q = torch.zeros(2, dtype=F64, requires_grad=True)
+    Balanced(torch.optim.SGD([q], lr=0.1), name, **options).step(torch.tensor([1.0, 2.0], dtype=F64) + q)
+    return q.detach()
 
 
 def test_what_would_pass_without_a_word_is_refused() -> None:
@@ -183,14 +205,245 @@ def test_a_step_where_graphs_are_switched_off(name: str) -> None:
         net, x, y = network()
         optimizer = Balanced(torch.optim.SGD(net.parameters(), lr=0.1), name)
         losses = (net(x) - y).square().mean(0)
-        given = list(losses.unbind()) if listed else losses
+        outputs = list(losses.unbind()) if listed else losses
         with torch.no_grad():
-            optimizer.step(given)
+            optimizer.step(outputs)
         ends.append(torch.cat([p.detach().reshape(-1) for p in net.parameters()]))
     net, x, y = network()
     Balanced(torch.optim.SGD(net.parameters(), lr=0.1), name).step((net(x) - y).square().mean(0))
     for end in ends:
         assert torch.equal(end, torch.cat([p.detach().reshape(-1) for p in net.parameters()]))
+
+
+@pytest.mark.parametrize("name", [name for name, fitting in FITTING.items() if fitting])
+def test_an_ideal_point_is_used_or_refused(name: str) -> None:
+    """Weights of f at z are those of f - z at 0; F and z such that both differ from f at 0."""
+    J, F, z = rows(M=2), torch.tensor([1.0, 1.2], dtype=F64), torch.tensor([0.0, 1.15], dtype=F64)
+    options = ALONE.get(name, {})
+    if not has_z(name):
+        with pytest.raises(ConfigError, match="has no ideal point"):
+            solve(name, J, F, ideal=z.tolist(), **options)
+        with pytest.raises(ConfigError, match="has no ideal point"):
+            Balanced(torch.optim.SGD([torch.ones(2, requires_grad=True)]), name, ideal=z.tolist(), **options)
+        return
+    at, first = solve(name, J, F, ideal=z.tolist(), **options)
+    moved, other = solve(name, J, F - z, ideal=[0.0, 0.0], **options)
+    away, far = solve(name, J, F, ideal=[0.0, 0.0], **options)
+    if at is None:  # CSMOO's direction is no weighted sum
+        at, moved, away = first.direction, other.direction, far.direction
+    torch.testing.assert_close(at, moved, rtol=1e-9, atol=1e-12)
+    assert not torch.allclose(at, away, rtol=1e-3)
+    q = torch.zeros(7, dtype=F64, requires_grad=True)
+    _, info = Balanced(torch.optim.SGD([q], lr=0.1), name, ideal=z, **options).backward(F + J @ q)
+    torch.testing.assert_close(info.direction, first.direction, rtol=1e-9, atol=1e-12)
+
+
+def test_an_ideal_point_by_hand() -> None:
+    J, F, z = rows(M=2), [1.0, 1.2], [0.9, 0.0]
+    half = [0.5, 0.5]
+    w, _ = solve("tch", J, F, half, ideal=[0.0, 1.15])  # w (f - z) = (.5, .025)
+    assert w is not None
+    assert w.tolist() == [0.5, 0.0]
+    for name in ("stch", "term"):
+        w, _ = solve(name, J, F, half, ideal=z, mu=1.0)
+        soft = torch.softmax(torch.tensor([0.05, 0.6], dtype=F64), 0)
+        torch.testing.assert_close(w, 0.5 * soft, rtol=1e-12, atol=0)
+    with pytest.raises(ConfigError, match=r"ideal has the shape \(3,\); expected \(2,\)"):
+        solve("tch", J, F, ideal=[0.0, 0.0, 0.0])
+    with pytest.raises(ConfigError, match=r"ideal=\[0.9, 0.0\], but FAMO has bound=0.5; give one"):
+        solve("famo", J, F, ideal=z, bound=0.5)
+    with pytest.raises(ConfigError, match=r"but TCH has ideal=\[0, 0.5\]; give one"):
+        solve(TCH(ideal=[0, 0.5]), J, F, ideal=z)
+    same, _ = solve(TCH(ideal=[0.0, 1.15]), J, F, half)
+    given, _ = solve(TCH(), J, F, half, ideal=[0.0, 1.15])
+    torch.testing.assert_close(given, same, rtol=0, atol=0)
+
+
+CHANGED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "stch": ({"mu": 0.01}, {"mu": 1.0}, r"made with mu=0.01, but this step asks for mu=1.0\."),
+    "omd_tch": ({"lambda_step": 1.0}, {"lambda_step": 0.0}, "lambda_step=1.0.*lambda_step=0.0"),
+    "tch": ({"gradient": "weighted"}, {"gradient": "unweighted"}, "gradient=weighted.*gradient=unweighted"),
+    "pbi": ({}, {"theta": 1.0}, "theta=5.0.*theta=1.0"),
+    "ferero": ({}, {"upper": [1.0, None]}, r"upper=None.*upper=\[1.0, None\]"),
+    "qffl": ({"step_size": 0.1}, {"step_size": 0.2}, "step_size=0.1.*step_size=0.2"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_options_belong_to_a_whole_run(name: str) -> None:
+    """A method computes constants from them before its first step, which lie in its state."""
+    first, second, words = CHANGED[name]
+    J, F = rows(M=2), [1.0, 0.8]
+    _, info = solve(name, J, F, **first)
+    solve(name, J, F, state=info.state, **first)
+    with pytest.raises(ConfigError, match=f"{words}.*belong to a whole run"):
+        solve(name, J, F, state=info.state, **second)
+    q = torch.zeros(7, dtype=F64, requires_grad=True)
+    optimizer = Balanced(torch.optim.Adam([q], lr=0.1), name, **first)
+    optimizer.step(torch.tensor(F, dtype=F64) + J @ q)
+    other = Balanced(torch.optim.Adam([q], lr=0.2), name, **second)
+    with pytest.raises(ConfigError, match=f"{words}.*belong to a whole run"):
+        other.load_state_dict(optimizer.state_dict())
+    assert other.param_groups[0]["lr"] == 0.2, "nothing has changed"
+    assert other.state_dict()["method"] is None
+
+
+def test_a_state_of_something_else_is_refused() -> None:
+    J, F = rows(M=2), [1.0, 0.8]
+    _, info = solve("excess_mtl", J, F)
+    with pytest.raises(ConfigError, match="made with method=ExcessMTL, but this step asks for method=LS"):
+        solve("ls", J, F, state=info.state)
+    _, info = solve("omd_tch", J, F)
+    with pytest.raises(ConfigError, match="objectives=2, but this step asks for objectives=3"):
+        solve("omd_tch", rows(), [1.0, 0.8, 0.6], state=info.state)
+    with pytest.raises(ConfigError, match="runs=1, but this step asks for runs=4"):
+        solve("omd_tch", rows(4, M=2), torch.ones(4, 2), state=info.state)
+    with pytest.raises(ConfigError, match=r"the keys \['lam'\]; expected info.state"):
+        solve("omd_tch", J, F, state={"lam": [0.5, 0.5]})
+    early = {**info.state, "settings": {"preference": None, "steps": 1000, "seed": 0, "ideal": None}}
+    with pytest.raises(
+        ConfigError, match=r"made with method=\(unknown\), but this step asks for method=OMDTCH"
+    ):
+        solve("omd_tch", J, F, state=early)
+
+
+def test_a_smoothing_is_annealed_by_a_new_start() -> None:
+    """As docs/training.md says: the method begins anew, the optimizer keeps its momentum."""
+    q = torch.zeros(2, dtype=F64, requires_grad=True)
+    optimizer = Balanced(torch.optim.SGD([q], lr=0.0, momentum=0.9), "stch", [0.5, 0.5], mu=0.01)
+    total = torch.zeros(2, dtype=F64)
+    for mu in (0.01, 0.1, 1.0):
+        optimizer = Balanced(optimizer.optimizer, "stch", [0.5, 0.5], mu=mu)
+        w, _ = optimizer.step(torch.tensor([1.0, 0.8], dtype=F64) + q)
+        soft = torch.softmax(torch.tensor([0.5, 0.4], dtype=F64) / mu, 0)
+        torch.testing.assert_close(w, 0.5 * soft, rtol=1e-12, atol=0)
+        total = 0.9 * total + 0.5 * soft
+    torch.testing.assert_close(optimizer.optimizer.state[q]["momentum_buffer"], total, rtol=1e-12, atol=0)
+
+
+def test_a_gram_matrix_has_no_coordinates() -> None:
+    """Three steps from Jacobians and from their Gram matrices, of all methods: equal or refused."""
+    draw = torch.Generator().manual_seed(3)
+    steps = [torch.randn(3, 7, dtype=F64, generator=draw) + 0.3 for _ in range(3)]
+    F = torch.tensor([1.0, 2.0, 3.0], dtype=F64)
+    refused = set()
+    for name in (name for name, fitting in FITTING.items() if fitting and name != "pmtl"):  # its rays: M = 2
+        options = given(name, [0.0, 0.0, 0.0])
+        state = other = None
+        for J in steps:
+            w, info = solve(name, J, F, state=state, **options)
+            try:
+                v, seen = solve(name, values=F, state=other, gramian=J @ J.mT, **options)
+            except CompatibilityError as error:
+                assert "give jacobian" in str(error)  # noqa: PT017
+                refused.add(name)
+                break
+            state, other = info.state, seen.state
+            torch.testing.assert_close(v, w, rtol=1e-5, atol=1e-7)
+    assert {"excess_mtl", "graddrop"} <= refused
+
+
+FOLLOWED: dict[str, tuple[Callable[[], Any], str]] = {
+    f"{name}, {entry}": (call, words)
+    for name, options, words in (
+        ("ls", {"step_size": 5.0}, "step_size of LS would change nothing.*learning rate"),
+        ("mgda", {"step_decay": 0.5, "step_offset": 2.0}, "step_decay, step_offset of MGDA"),
+        ("omd_tch", {"outputs": ["mean"]}, r"outputs=\['mean'\] of OMDTCH.*yours to keep"),
+        ("stch", {"outputs": ["last", "adaptive"]}, "of STCH.*yours to keep"),
+        ("qffl", {}, "QFFL needs step_size=, since the length of its step"),
+        ("csmoo2", {"ideal": [0.0, 0.0]}, "CSMOO2 needs step_size=, since its step is a fraction"),
+    )
+    for entry, call in (
+        ("solve", partial(solve, name, torch.eye(2, dtype=F64), [1.0, 2.0], **options)),
+        ("Balanced", partial(first_step, name, **options)),
+    )
+}
+
+
+@pytest.mark.parametrize("case", FOLLOWED)
+def test_options_that_would_change_nothing_are_refused(case: str) -> None:
+    call, words = FOLLOWED[case]
+    with pytest.raises(ConfigError, match=words):
+        call()
+
+
+def test_outputs_of_a_step_are_the_last_iterate() -> None:
+    """Named, or as the file of omd_tch has it, which a loop of one's own does not see."""
+    for name, options in (("omd_tch", {"outputs": ["last"]}), ("stch", {"outputs": "last"}), ("afl", {})):
+        assert first_step(name, **options).tolist() == [-0.025, -0.025] or name == "stch"
+
+
+@pytest.mark.parametrize("lr", [0.01, 0.1, 0.5])
+def test_qffl_with_the_step_size_of_its_optimizer_is_its_formula(lr: float) -> None:
+    """theta - sum f^q g / sum h with h = q f^(q - 1) |g|^2 + f^q / lr, q = 1."""
+    x = torch.tensor([0.3, 0.8], dtype=F64, requires_grad=True)
+    F = torch.stack([(x - 1).square().sum(), (x + 1).square().sum() + 0.5])
+    f = F.detach()
+    g = torch.stack([2 * (x - 1), 2 * (x + 1)]).detach()
+    expected = x.detach() - f @ g / (g.square().sum(1) + f / lr).sum()
+    Balanced(torch.optim.SGD([x], lr=lr), "qffl", step_size=lr).step(F)
+    torch.testing.assert_close(x.detach(), expected, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, fitting in FITTING.items() if fitting and algorithm_of(n).positive]
+)
+def test_objectives_stay_nonnegative_in_each_step(name: str) -> None:
+    J, options = rows(M=2), ALONE.get(name, {})
+    _, info = solve(name, J, [2.0, 1.0], **options)
+    words = r"needs objectives >= 0, but one of step 1 is -0.3\. Nothing has changed"
+    with pytest.raises(CompatibilityError, match=words):
+        solve(name, J, [0.5, -0.3], state=info.state, **options)
+    solve(name, J, [0.5, 0.0], state=info.state, **options)
+    q = torch.zeros(7, dtype=F64, requires_grad=True)
+    optimizer = Balanced(torch.optim.SGD([q], lr=0.01), name, **options)
+    optimizer.step(torch.tensor([2.0, 1.0], dtype=F64) + J @ q)
+    before, state = q.detach().clone(), str(optimizer.state_dict())
+    with pytest.raises(CompatibilityError, match=words):
+        optimizer.step(torch.tensor([0.5, -0.3], dtype=F64) + J @ (q - before))
+    assert torch.equal(q, before)
+    assert str(optimizer.state_dict()) == state
+
+
+def depths() -> tuple[list[Tensor], dict[str, Any], Tensor]:
+    """Features of two depths, and others of theirs, with the parameter of the trunk."""
+    torch.manual_seed(0)
+    x = torch.randn(8, 4, dtype=F64)
+    trunk = torch.randn(4, 6, dtype=F64, requires_grad=True)
+    shallow = torch.tanh(x @ trunk)
+    deep = torch.tanh(shallow @ torch.randn(6, 6, dtype=F64))
+    left, right = (x @ trunk).sin().chunk(2, dim=1)
+    sets = {
+        "two depths": [shallow, deep],
+        "the deep one first": [deep, shallow],
+        "a slice": [shallow, shallow[:, :2]],
+        "a view": [shallow.view(-1), shallow],
+        "a copy": [shallow, shallow.clone()],
+        "a part and what is made of it": [left, right, left.exp()],
+        "two parts": [left, right],
+        "two branches": [shallow.sin(), shallow.cos()],
+        "a detached depth": [shallow, torch.tanh(shallow.detach() * trunk[0])],
+    }
+    return [shallow, deep], sets, trunk
+
+
+@pytest.mark.parametrize("kind", list(depths()[1]))
+def test_features_of_which_one_is_computed_from_another_are_refused(kind: str) -> None:
+    """With ls, backward is the truth: the trunk's gradient is that of the weighted sum of the losses."""
+    _, sets, trunk = depths()
+    features = sets[kind]
+    losses = [z.square().mean() * (m + 1) for m, z in enumerate(features)]
+    weights = torch.full((len(losses),), 1.0 / len(losses), dtype=F64)
+    expected = torch.autograd.grad(weights @ torch.stack(losses), trunk, retain_graph=True)[0]
+    optimizer = Balanced(torch.optim.SGD([trunk], lr=0.1), "ls")
+    if kind in ("two parts", "two branches", "a detached depth"):
+        with torch.no_grad():
+            optimizer.backward(losses, features=features)
+        torch.testing.assert_close(trunk.grad, expected, rtol=1e-10, atol=1e-14)
+    else:
+        with pytest.raises(ConfigError, match=r"Feature \d is one from which another of the features is"):
+            optimizer.backward(losses, features=features)
+        assert trunk.grad is None
 
 
 def test_a_state_goes_from_step_to_step() -> None:
@@ -334,7 +587,7 @@ SEEING = ("epo", "ferero", "omd_tch", "dwa", "fedfv", "propfair")
 @pytest.mark.parametrize("name", BLIND + SEEING)
 def test_values_are_asked_for_where_they_matter(name: str) -> None:
     """Also where the first step does not show it: the state would."""
-    options = {"ideal": [0.0, 0.0, 0.0]}
+    options = given(name, [0.0, 0.0, 0.0])
     if name in SEEING:
         with pytest.raises(ConfigError, match="depends on the values"):
             solve(name, rows(), **options)
@@ -625,7 +878,8 @@ def test_a_scaler_skips_steps_and_leaves_no_trace(name: str, featured: bool) -> 
     def train(scaler: torch.amp.GradScaler | None) -> tuple[list[Tensor], int, Any]:
         net, x, y = network()
         net, x, y = net.float(), x.float(), y.float()
-        optimizer = Balanced(torch.optim.Adam(net.parameters(), lr=0.01), name, [0.4, 0.6], ideal=[0.0, 0.0])
+        adam = torch.optim.Adam(net.parameters(), lr=0.01)
+        optimizer = Balanced(adam, name, [0.4, 0.6], **given(name, [0.0, 0.0]))
         skipped = 0
         made = 0
         while made < 6:
@@ -755,8 +1009,7 @@ def test_a_parameter_that_is_frozen_stays() -> None:
 def test_parameters_are_frozen_and_thawed(name: str) -> None:
     """Frozen parameters stay; a method that remembers numbers for each parameter refuses the step."""
     net, x, y = network()
-    given = {"ideal": [0.0, 0.0], **ALONE.get(name, {})}
-    optimizer = Balanced(torch.optim.SGD(net.parameters(), lr=0.01), name, **given)
+    optimizer = Balanced(torch.optim.SGD(net.parameters(), lr=0.01), name, **given(name, [0.0, 0.0]))
     for frozen in (False, True, False):
         for p in net.trunk.parameters():
             p.requires_grad_(not frozen)

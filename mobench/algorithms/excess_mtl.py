@@ -35,6 +35,7 @@ class ExcessMTL(Algorithm):
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "weight_step"})
     citation: ClassVar[str] = "He et al. 2024 (ExcessMTL)"
     preferred: ClassVar[bool] = False
+    coordinates: ClassVar[bool] = True
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"weighted": {"weighted": True}}
 
     weight_step: Real = 1.0

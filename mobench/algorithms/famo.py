@@ -36,6 +36,7 @@ class FAMO(Weighting):
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "weight_step"})
     citation: ClassVar[str] = "Liu et al. 2023 (FAMO)"
     preferred: ClassVar[bool] = False
+    ideal_field: ClassVar[str] = "bound"
 
     weight_step: Real = 0.1
     decay: Real = 0.001

@@ -34,6 +34,7 @@ class GradDrop(Algorithm):
     varies: ClassVar[frozenset[str]] = frozenset({"step_size"})
     citation: ClassVar[str] = "Chen et al. 2020 (GradDrop)"
     preferred: ClassVar[bool] = False
+    coordinates: ClassVar[bool] = True
 
     leak: Real = 0.0
 

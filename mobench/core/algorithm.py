@@ -92,6 +92,8 @@ class Algorithm(ABC):
     together: ClassVar[bool] = False  # the runs of a seed see each other: they are a population
     replaces: ClassVar[bool] = False  # it chooses the next points itself instead of stepping from these
     own_step: ClassVar[str] = ""  # why no optimizer may rescale its direction; "": one may
+    coordinates: ClassVar[bool] = False  # it reads single entries of gradients, which no Gram matrix has
+    ideal_field: ClassVar[str] = "ideal"  # the field that holds z, of methods that have one
     citation: ClassVar[str] = ""
     # exceptions of a class, for the contract (tests/contract):
     # preferred: whether, as it stands in conf, its direction depends on the preference

@@ -31,7 +31,7 @@ from mobench.core.preferences import check_weights
 from mobench.core.sets import Free
 from mobench.core.types import State
 from mobench.errors import CompatibilityError, ConfigError, MobenchError, choose
-from mobench.training.solving import STEPS, Seen, made, name_of
+from mobench.training.solving import STEPS, Seen, at_ideal, made, name_of
 
 try:
     from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -97,7 +97,7 @@ def strategy(
         local_step: eta > 0, the step size of the clients.
         preference: weights of the clients (M,), in the open simplex; default: equal ones.
         rounds: the horizon, for methods whose steps depend on it. seed: of methods that draw numbers.
-        ideal: z (M,) of Tchebycheff values.
+        ideal: z (M,), in place of the method's field that holds it; refused by methods without one.
         transformed: promise that clients descend on `client_loss(method)` of their loss, and send that;
             methods such as `propfair` are refused without.
         loss_key, client_key: where the MetricRecord holds the loss and the number.
@@ -123,7 +123,7 @@ def strategy(
         raise ConfigError(f"local_step={local_step} must be > 0 and finite.")
     if isinstance(method, str):
         options.setdefault("step_size", local_step)
-    algorithm = made(method, options)
+    algorithm = at_ideal(made(method, options), ideal)
     if algorithm.transforms and not transformed:
         raise ConfigError(
             f"{name_of(algorithm)} needs clients that descend on a function of their loss: let them minimise "

@@ -6,6 +6,7 @@ import copy
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch.utils._pytree import tree_map
 from mobench.core.algorithm import Algorithm
 from mobench.core.types import HALF, check_dense, check_real
 from mobench.errors import ConfigError, MobenchError
-from mobench.training.solving import STEPS, Info, Seen, Stepper, made, name_of, widened
+from mobench.training.solving import STEPS, Info, Seen, Stepper, name_of, of_a_loop, widened
 
 BATCHED = 40_000
 """Parameters up to which the gradients of more than two losses are one backward pass of them all: beyond, a
@@ -53,7 +54,8 @@ class Balanced:
         method, preference, steps, seed, ideal, options: as of `solve`.
 
     Raises:
-        ConfigError: an optimizer that needs closures or sparse gradients; unknown names or options.
+        ConfigError: an optimizer that needs closures or sparse gradients; unknown names or options, and those
+            that a loop of your own decides.
     """
 
     def __init__(
@@ -73,10 +75,10 @@ class Balanced:
                 "from dense gradients, such as SGD or AdamW."
             )
         self.optimizer = optimizer
-        self.algorithm = made(method, options)
+        self.algorithm, paced = of_a_loop(method, options, ideal)
         self._state: dict[str, Any] | None = None
         self._batches = True  # until a graph cannot be differentiated for all losses at once
-        self._set = (preference, steps, seed, ideal)
+        self._stepper = Stepper(self.algorithm, preference, 0, steps, seed, ideal, paced)
 
     @property
     def parameters(self) -> list[Tensor]:
@@ -114,9 +116,10 @@ class Balanced:
 
         Args:
             losses: M scalars. constraints: N scalars that shall be <= 0.
-            features: what a shared trunk gives to the heads of the tasks. With them, the method sees the
-                gradients with respect to the features (one backward pass through the trunk instead of M): the
-                trunk descends along the method's direction, and every head on its own loss, unweighted. What
+            features: what a shared trunk gives to the heads of the tasks, none of them computed from another.
+                With them, the method sees the gradients with respect to the features (one backward pass
+                through the trunk instead of M): the trunk descends along the method's direction, and every
+                head on its own loss, unweighted. What
                 a loss adds to the trunk without passing through the features (a penalty of its weights, say)
                 is not seen. Constraints cannot be combined with features.
             scaler: the GradScaler of a mixed-precision loop. Losses are passed as they are: the backward
@@ -145,8 +148,7 @@ class Balanced:
             with torch.enable_grad():
                 scaled = [scaler.scale(f) for f in outputs]
             scale = scaler.get_scale()
-        preference, steps, seed, ideal = self._set
-        stepper = Stepper(self.algorithm, preference, len(outputs) - M, steps, seed, ideal)
+        stepper = replace(self._stepper, N=len(outputs) - M)
         called = names if features is None else [f"Feature {k}" for k, _ in enumerate(base, 1)]
         what = "parameter" if features is None else "feature"
         seen = _Graph(outputs, scaled, scale, base, M, what, called, self._batches)
@@ -266,6 +268,11 @@ class Balanced:
                 raise ConfigError(
                     "features must be what the trunk has computed; these do not depend on parameters."
                 )
+        if (inner := _inside(listed)) is not None:
+            raise ConfigError(
+                f"Feature {inner + 1} is one from which another of the features is computed; its gradient "
+                "would count twice. Give features none of which depends on another, or leave features out."
+            )
         values = _doubles(outputs)
         if not bool(torch.isfinite(values).all()):
             raise MobenchError(
@@ -291,13 +298,16 @@ class Balanced:
         """Continues from `state_dict`.
 
         Raises:
-            ConfigError: the state is not one that `state_dict` returns.
+            ConfigError: the state is not one that `state_dict` returns, or was made by another method or with
+                other settings. Nothing has changed.
         """
         if set(state) != {"optimizer", "method"}:
             raise ConfigError(
                 f"This state has the keys {sorted(state)}; expected method and optimizer, as "
                 "Balanced.state_dict() returns them."
             )
+        if state["method"]:
+            self._stepper.expect(state["method"])
         self.optimizer.load_state_dict(state["optimizer"])
         device = self.parameters[0].device
         self._state = tree_map(
@@ -477,6 +487,25 @@ def _through(
             _gradients(total, [parameters[k] for k in heads], [names[k] for k in heads]) if heads else ()
         )
     return [next(remaining) if gradient is None else gradient for gradient in trunk]
+
+
+def _inside(features: Sequence[Tensor]) -> int | None:
+    """The number of a feature from which another is computed, by the graph; None: there is none."""
+    # an edge is a function of the graph and the number of its output: parts of one tensor share the function
+    edges = {(z.grad_fn, z.output_nr): k for k, z in enumerate(features) if z.grad_fn is not None}
+    if len(edges) < 2:
+        return None
+    seen = {node for node, _ in edges}
+    ahead = list(seen)
+    while ahead:
+        for edge in ahead.pop().next_functions:
+            if edge in edges:
+                return edges[edge]
+            node = edge[0]
+            if node is not None and node not in seen:
+                seen.add(node)
+                ahead.append(node)
+    return None
 
 
 def _listed(some: Tensor | Sequence[Tensor]) -> list[Tensor]:

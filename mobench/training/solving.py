@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +25,7 @@ from mobench.errors import CompatibilityError, ConfigError
 from mobench.jobs.targets import instantiate
 
 STEPS = 1000  # the horizon of methods that have one, as of problems
+STEP = {"step_size", "step_decay", "step_offset"}  # the fields of the step, which a loop makes itself
 
 
 class Info(NamedTuple):
@@ -65,24 +66,30 @@ def solve(
             each other. A dense tensor of real numbers; float16 and bfloat16 are computed with as float32.
         values: of the objectives and constraints (g <= 0). Methods that see gradients alone need none.
         preference: positive weights with sum 1 (None: uniform).
-        state: `info.state` of the last step, which was made with the same preference, steps, seed and ideal;
-            None: this is the first one.
-        gramian: J J^T in place of J: for methods whose direction is a weighted sum of gradients. Float32 or
-            float64: rounded to half precision it would not be positive semidefinite.
+        state: `info.state` of the last step, which was made with the same method, options, preference, steps,
+            seed and ideal; None: this is the first one.
+        gramian: J J^T in place of J: for methods whose direction is a weighted sum of gradients and that read
+            no single entries of these. Float32 or float64: rounded to half precision it would not be positive
+            semidefinite.
         constraints: how many of the K rows are constraints.
         steps: of the whole run, for methods that have a horizon. seed: of methods that draw numbers. ideal:
-            z, for methods that have one.
-        options: fields of the method, as in `algorithm.KEY=VALUE`.
+            z in place of the method's field that holds it (`ideal`; `bound` of famo); refused by methods
+            without one.
+        options: fields of the method, as in `algorithm.KEY=VALUE`, but those of the step and of averages
+            (`step_size`, `step_decay`, `step_offset`, `outputs`), which are yours. Methods whose weights
+            are computed from the step size (`qffl`, `csmoo2`, ...) need `step_size`, and take its decay.
 
     Returns:
         w (M or K entries for each run), or None where the method's direction is no weighted sum of
         gradients; and an `Info`.
 
     Raises:
-        ConfigError, PreferenceError: unknown names or options, shapes or types that do not fit, no values.
-        CompatibilityError: the method needs something else than one sample's values and gradients.
+        ConfigError, PreferenceError: unknown names or options, shapes or types that do not fit, no values;
+            a state of another method or of other settings.
+        CompatibilityError: the method needs something else than one sample's values and gradients, or
+            objectives >= 0, and those of this step are not.
     """
-    algorithm = made(method, options)
+    algorithm, paced = of_a_loop(method, options, ideal)
     if (jacobian is None) == (gramian is None):
         raise ConfigError("Give either jacobian or gramian.")
     matrix = jacobian if jacobian is not None else gramian
@@ -99,11 +106,16 @@ def solve(
         raise ConfigError(
             f"{name} has the shape {tuple(matrix.shape)}; expected a matrix, or a matrix for each of R runs."
         )
+    if gramian is not None and algorithm.coordinates:
+        raise CompatibilityError(
+            f"{name_of(algorithm)} reads the single entries of gradients, which their Gram matrix does not "
+            "have; give jacobian."
+        )
     alone = matrix.ndim == 2
     rows = matrix.detach()[None] if alone else matrix.detach()
     rows = rows.to(widened(rows)) if gramian is None else _factor(rows)
     R, K, _ = rows.shape
-    stepper = Stepper(algorithm, preference, constraints, steps, seed, ideal)
+    stepper = Stepper(algorithm, preference, constraints, steps, seed, ideal, paced)
     if values is None:
         direction, after, weights, report = _blind(stepper, rows, K - constraints, state, gramian is not None)
     else:
@@ -182,7 +194,10 @@ def _same_zeros(one: Tensor, other: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class Stepper:
-    """One step of a method at a point, with N constraints and the settings of a whole run."""
+    """One step of a method at a point, with N constraints and the settings of a whole run.
+
+    Fields: paced: whether a step size was chosen, for methods whose weights are computed from it.
+    """
 
     algorithm: Algorithm
     preference: Tensor | Sequence[float] | None
@@ -190,6 +205,7 @@ class Stepper:
     steps: int
     seed: int
     ideal: Sequence[float] | None
+    paced: bool = False
 
     def __post_init__(self) -> None:
         for what, values in (("preference", self.preference), ("ideal", self.ideal)):
@@ -206,14 +222,14 @@ class Stepper:
             factor = None
             if algorithm.transforms:
                 point, factor = _transformed(point, algorithm)
-            settings = self._settings()
+            R, K = point.values().shape
+            counts = {"runs": R, "objectives": K - self.N, "constraints": self.N}
             if not state:
-                state = {"t": 0, "alg": self._first(point), "settings": settings}
-            elif state["settings"] != settings:
-                raise ConfigError(
-                    f"The state was made with {state['settings']}, but this step asks for {settings}. "
-                    "Preference, steps, seed and ideal belong to a whole run; begin one with state=None."
-                )
+                state = {"t": 0, "alg": self._first(point), "settings": {**self._settings(), **counts}}
+            else:
+                self.expect(state, counts)
+                self._nonnegative(point, int(state["t"]))
+            settings = state["settings"]
             P = point.x.shape[1]
             if (before := state.get("P", P)) != P and _remembers(state["alg"], before):
                 raise ConfigError(
@@ -227,11 +243,61 @@ class Stepper:
             weights = weights * factor
         return d, {"t": t + 1, "alg": alg, "settings": settings, "P": P}, weights, report
 
+    def expect(self, state: Mapping[str, Any], counts: Mapping[str, int] | None = None) -> None:
+        """Compares a state with the settings of this run.
+
+        Raises:
+            ConfigError: it was made by another method or with other settings, or `info.state` is not what it
+                is.
+        """
+        before = state.get("settings")
+        if not isinstance(before, Mapping):
+            raise ConfigError(
+                f"The state has the keys {sorted(map(str, state))}; expected info.state of the last step."
+            )
+        now = {**self._settings(), **(counts or {})}
+        # a method's constants are computed from its options before the first step, and lie in the state
+        other = [key for key, value in now.items() if before.get(key, "(unknown)") != value]
+        if not other:
+            return
+        if "method" in other:
+            other = ["method"]  # its options are others, too
+        elif other == ["options"]:
+            before, now = before["options"], now["options"]
+            other = [key for key, value in now.items() if before.get(key, "(unknown)") != value]
+        made_with, asked = (
+            ", ".join(f"{key}={given.get(key, '(unknown)')}" for key in other) for given in (before, now)
+        )
+        raise ConfigError(
+            f"The state was made with {made_with}, but this step asks for {asked}. Method, options, "
+            "preference, steps, seed and ideal belong to a whole run; begin one with state=None, or by a new "
+            "Balanced around the same optimizer, as to anneal a smoothing (docs/training.md)."
+        )
+
     def _settings(self) -> dict[str, Any]:
-        """The settings of a whole run, as plain numbers."""
-        preference = None if self.preference is None else torch.as_tensor(self.preference).tolist()
-        ideal = None if self.ideal is None else torch.as_tensor(self.ideal).tolist()
-        return {"preference": preference, "steps": self.steps, "seed": self.seed, "ideal": ideal}
+        """The settings of a whole run, as plain numbers and words."""
+        algorithm = self.algorithm
+        unread = {"optimizer", "outputs"} | (set() if algorithm.own_step else STEP)
+        read = [x.name for x in fields(algorithm) if x.name not in unread]
+        return {
+            "method": name_of(algorithm),
+            "options": {key: _plain(getattr(algorithm, key)) for key in read},
+            "preference": None if self.preference is None else torch.as_tensor(self.preference).tolist(),
+            "steps": self.steps,
+            "seed": self.seed,
+            "ideal": None if self.ideal is None else torch.as_tensor(self.ideal).tolist(),
+        }
+
+    def _nonnegative(self, point: Seen, t: int) -> None:
+        """Raises CompatibilityError where the method needs objectives >= 0, and those of step t are not."""
+        F = point.values()[:, : point.M]
+        if self.algorithm.positive and bool((F < 0).any()):
+            least = F.amin().item()
+            raise CompatibilityError(
+                f"{name_of(self.algorithm)} needs objectives >= 0, but one of step {t} is {least:.6g}. "
+                "Nothing has changed; subtract a lower bound from the losses, from the first step on, or "
+                "choose a method that does without."
+            )
 
     def _first(self, point: Seen) -> State:
         """The method's state before its first step."""
@@ -254,10 +320,22 @@ class Stepper:
                 f"{name_of(self.algorithm)} chooses points by itself, not by gradients; use `mobench.run`."
             )
         check(spec, self.algorithm)
+        if self.algorithm.own_step and not self.paced:
+            raise ConfigError(
+                f"{name_of(self.algorithm)} needs step_size=, since {self.algorithm.own_step}: give the step "
+                "that you make along the direction, the learning rate of plain SGD. Where it changes, let it "
+                "be step_size / (step_offset + t)^step_decay of these options."
+            )
         prefs = self._preferences(R, M).to(values.device)
         if len(torch.unique(prefs, dim=0)) == 1 and (words := self.algorithm.misses()):
             raise CompatibilityError(words)
         ideal = None if self.ideal is None else torch.as_tensor(self.ideal, dtype=torch.float64).to(prefs)
+        if ideal is not None and ideal.ndim == 0:
+            ideal = ideal.expand(M)
+        if ideal is not None and ideal.shape not in ((M,), (R, M)):
+            raise ConfigError(
+                f"ideal has the shape {tuple(ideal.shape)}; expected ({M},), a number for each objective."
+            )
         return self.algorithm.init(
             Context(
                 spec=spec,
@@ -348,6 +426,50 @@ def made(method: str | Algorithm, options: Mapping[str, Any]) -> Algorithm:
     return algorithm
 
 
+def of_a_loop(
+    method: str | Algorithm, options: Mapping[str, Any], ideal: Sequence[float] | None
+) -> tuple[Algorithm, bool]:
+    """The method of a loop that makes the steps itself, and whether their size was chosen.
+
+    Raises:
+        ConfigError: as of `made`; options that would change nothing there; z for a method without one.
+    """
+    algorithm = at_ideal(made(method, options), ideal)
+    name = name_of(algorithm)
+    given = [key for key in options if key in STEP]
+    if given and not algorithm.own_step:
+        raise ConfigError(
+            f"{', '.join(given)} of {name} would change nothing: here only the direction is the method's. "
+            "The step is yours: the learning rate of an optimizer, a schedule of torch.optim.lr_scheduler."
+        )
+    outputs = options.get("outputs", ("last",))
+    if list([outputs] if isinstance(outputs, str) else outputs) != ["last"]:
+        raise ConfigError(
+            f"outputs={outputs} of {name} would change nothing: here the method gives a step, and averages "
+            "of the iterates are yours to keep, as by torch.optim.swa_utils.AveragedModel."
+        )
+    return algorithm, isinstance(method, Algorithm) or "step_size" in given
+
+
+def at_ideal(algorithm: Algorithm, ideal: Any) -> Algorithm:
+    """The method, which takes z from `Context.ideal` where one is given.
+
+    Raises:
+        ConfigError: it has no z, or has other numbers for it.
+    """
+    if ideal is None:
+        return algorithm
+    key = algorithm.ideal_field
+    field = next((x for x in fields(algorithm) if x.name == key), None)
+    if field is None:
+        raise ConfigError(f"{name_of(algorithm)} has no ideal point; leave ideal= out.")
+    z = getattr(algorithm, key)
+    given = _plain(ideal)
+    if not isinstance(z, str) and _plain(z) not in (field.default, given):
+        raise ConfigError(f"ideal={given}, but {name_of(algorithm)} has {key}={_plain(z)}; give one.")
+    return replace(algorithm, **{key: "problem"})
+
+
 @functools.lru_cache(maxsize=256)
 def _composed(method: str, words: tuple[str, ...]) -> Algorithm:
     """A method by its words on the command line; composing takes a tenth of a second, a step a thousandth."""
@@ -380,6 +502,20 @@ def _factor(G: Float[Tensor, "R K K"]) -> Float[Tensor, "R K K"]:
 def widened(*tensors: Tensor) -> torch.dtype:
     """The type that holds these tensors, float32 at least: squares overflow in half precision."""
     return functools.reduce(torch.promote_types, (t.dtype for t in tensors), torch.float32)
+
+
+def _plain(value: Any) -> Any:
+    """An option as numbers, words, lists and dicts, which compare and which a file can hold."""
+    if isinstance(value, str | int | float | None):
+        return value
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, Sequence):
+        return [_plain(part) for part in value]
+    kind = value if hasattr(value, "__qualname__") else type(value)  # a function, or an object of a plug-in
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _copied(state: Any) -> Any:
