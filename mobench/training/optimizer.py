@@ -119,9 +119,9 @@ class Balanced:
             features: what a shared trunk gives to the heads of the tasks, none of them computed from another.
                 With them, the method sees the gradients with respect to the features (one backward pass
                 through the trunk instead of M): the trunk descends along the method's direction, and every
-                head on its own loss, unweighted. What
-                a loss adds to the trunk without passing through the features (a penalty of its weights, say)
-                is not seen. Constraints cannot be combined with features.
+                head on its own loss, unweighted. What a loss adds to the trunk without passing through the
+                features (a penalty of its weights, say) is not seen. Constraints cannot be combined with
+                features.
             scaler: the GradScaler of a mixed-precision loop. Losses are passed as they are: the backward
                 passes are those of scaled losses, the method sees losses and gradients without the scale, and
                 `grad` has it again, as `scaler.unscale_` and `scaler.step` expect of
@@ -148,7 +148,10 @@ class Balanced:
             with torch.enable_grad():
                 scaled = [scaler.scale(f) for f in outputs]
             scale = scaler.get_scale()
-        stepper = replace(self._stepper, N=len(outputs) - M)
+        N = len(outputs) - M
+        if N != self._stepper.N:
+            self._stepper = replace(self._stepper, N=N)
+        stepper = self._stepper
         called = names if features is None else [f"Feature {k}" for k, _ in enumerate(base, 1)]
         what = "parameter" if features is None else "feature"
         seen = _Graph(outputs, scaled, scale, base, M, what, called, self._batches)

@@ -225,7 +225,7 @@ class Stepper:
             R, K = point.values().shape
             counts = {"runs": R, "objectives": K - self.N, "constraints": self.N}
             if not state:
-                state = {"t": 0, "alg": self._first(point), "settings": {**self._settings(), **counts}}
+                state = {"t": 0, "alg": self._first(point), "settings": {**self.settings, **counts}}
             else:
                 self.expect(state, counts)
                 self._nonnegative(point, int(state["t"]))
@@ -255,7 +255,7 @@ class Stepper:
             raise ConfigError(
                 f"The state has the keys {sorted(map(str, state))}; expected info.state of the last step."
             )
-        now = {**self._settings(), **(counts or {})}
+        now = {**self.settings, **(counts or {})}
         # a method's constants are computed from its options before the first step, and lie in the state
         other = [key for key, value in now.items() if before.get(key, "(unknown)") != value]
         if not other:
@@ -274,7 +274,8 @@ class Stepper:
             "Balanced around the same optimizer, as to anneal a smoothing (docs/training.md)."
         )
 
-    def _settings(self) -> dict[str, Any]:
+    @functools.cached_property
+    def settings(self) -> dict[str, Any]:
         """The settings of a whole run, as plain numbers and words."""
         algorithm = self.algorithm
         unread = {"optimizer", "outputs"} | (set() if algorithm.own_step else STEP)
