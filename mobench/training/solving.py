@@ -468,7 +468,8 @@ def at_ideal(algorithm: Algorithm, ideal: Any) -> Algorithm:
     given = _plain(ideal)
     if not isinstance(z, str) and _plain(z) not in (field.default, given):
         raise ConfigError(f"ideal={given}, but {name_of(algorithm)} has {key}={_plain(z)}; give one.")
-    return replace(algorithm, **{key: "problem"})
+    changed: dict[str, Any] = {key: "problem"}
+    return replace(algorithm, **changed)
 
 
 @functools.lru_cache(maxsize=256)
