@@ -234,25 +234,31 @@ def compared(
     if not set(recorded) <= set(again) or not recorded[list(KEYS)].equals(again[list(KEYS)]):
         words = "columns or runs are not those of the recorded rows"
         return [_row_outcome(key, recorded.iloc[i], OUTSIDE, words) for i in numbers]
-    return [_row_outcome(key, recorded.iloc[i], *_compared(recorded, again, i, epsilon)) for i in numbers]
-
-
-def _differing(row: pd.Series, now: pd.Series, names: Sequence[str]) -> list[str]:
-    """Returns the columns in which two rows differ; NaN equals NaN."""
-    return [n for n in names if row[n] != now[n] and not (pd.isna(row[n]) and pd.isna(now[n]))]
-
-
-def _compared(recorded: pd.DataFrame, again: pd.DataFrame, i: int, epsilon: float) -> tuple[str, str]:
-    """Returns the outcome of one row, and where it differs in words."""
     names = [str(n) for n in recorded if n not in ASIDE]
+    differs = (recorded[names] != again[names]) & ~(recorded[names].isna() & again[names].isna())
+    alone = len(recorded) > 1 and int(differs.any(axis=1).sum()) == 1  # all other rows are identical
+    return [
+        _row_outcome(key, recorded.iloc[i], *_compared(recorded, again, i, differs.iloc[i], alone, epsilon))
+        for i in numbers
+    ]
+
+
+def _compared(
+    recorded: pd.DataFrame, again: pd.DataFrame, i: int, differs: pd.Series, alone: bool, epsilon: float
+) -> tuple[str, str]:
+    """Returns the outcome of row i, and where it differs in words.
+
+    Args:
+        differs: by column, whether the two rows differ.
+        alone: whether one row of the job differs.
+    """
+    names = [str(n) for n in differs.index]
     keys = [*KEYS, *varied(recorded), *(n for n in names if n.startswith(("preference_", "ray_")))]
     row = recorded.iloc[i]
     now = again.iloc[i]
-    different = _differing(row, now, names)
+    different = [n for n in names if differs[n]]
     if not different:
         return IDENTICAL, ""
-    others = [k for k in range(len(recorded)) if k != i]
-    alone = bool(others) and not any(_differing(recorded.iloc[k], again.iloc[k], names) for k in others)
     # of all seeds with the preference, varied settings and output rule of the row
     alike = (again["status"] == "done") & (not alone)
     for name in keys:

@@ -89,9 +89,8 @@ def rows(*query: str, kept: bool = False) -> pd.DataFrame:
 
     jobs = matching(query, results_root() if kept else outputs_root())
     done = [job for job in jobs if job.folder.done]
-    of_another = {part for job in done for part in job.folder.meta().get("parts", ())}
-    done = [job for job in done if job.folder.key not in of_another]
-    jobs = [job for job in jobs if job.folder.key not in of_another]
+    parts = {part for job in done for part in job.folder.meta().get("parts", ())}
+    jobs, done = ([job for job in some if job.folder.key not in parts] for some in (jobs, done))
     finished = {job.folder.key for job in done}
     left_out = [job.folder for job in jobs if job.folder.key not in finished]
     if counts := Counter(str(folder.status()["status"]) for folder in left_out):
