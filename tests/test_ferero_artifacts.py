@@ -434,6 +434,11 @@ def test_a_ray_that_was_run_alone_is_compared_with_the_point_of_the_other(row: i
     ends = {measure: images.quoted(f"Multi-F+M {measure}", "FERERO")[row] for measure in images.MEASURES}
     columns = {f"test_{measure}_{m}": ends[measure][m - 1] for measure in ends for m in (1, 2)}
     final = job(seeds=1).final.iloc[:1].assign(ray_2=np.sin(np.radians(22.5)), **columns)
+    at_the_other = final.assign(ray_2=np.sin(np.radians(67.5)))
+    a = artifact({"fm_script": job(final=final), "fm_again": job(final=at_the_other)}, name="full_length")
+    both = screen.first_passed(a, "fm", "script", "loss")
+    np.testing.assert_array_equal(both[0], both[2])
+    assert np.isnan(both[1]).all()
     a = artifact({"fm_script": job(final=final)}, name="full_length")
     points = {measure: screen.first_passed(a, "fm", "script", measure) for measure in images.MEASURES}
     assert screen.rays_of(a.jobs["fm_script"]) == [0]

@@ -79,7 +79,8 @@ def full_length(a: Artifact) -> None:
                 there = on_papers_pictures(a, key, job)
                 method = METHODS.get(name, "FERERO")
                 decided = f"The length and the pictures are not those of Figure 5. Decided by: {a.decides}."
-                rays = rays_of(job)
+                again = next_try(a, key, name)
+                rays = sorted({ray for ran in (job, again) if ran is not None for ray in rays_of(ran)})
                 if len(rays) == len(ANGLES):
                     same, ordered = JUDGED[name]
                     if there:
@@ -90,7 +91,7 @@ def full_length(a: Artifact) -> None:
                     order = in_order(points["loss"], "mean test loss of task")
                     a.check(ordered, order.provided(there, decided), **words)
                 else:
-                    a.note(f"{SETS[key]}: {', '.join(RAY_LABELS[k] for k in rays)} alone was run.")
+                    a.note(f"{SETS[key]}: run at {' and '.join(RAY_LABELS[k] for k in rays)} alone.")
                 if name in EXCHANGED:
                     exchanged = {measure: values[::-1] for measure, values in points.items()}
                     others = [len(ANGLES) - 1 - k for k in rays]
@@ -120,7 +121,7 @@ def draw(a: Artifact) -> dict[str, dict[str, JobRows]]:
         for name, job in jobs.items():
             draw_points(ax, first_passed(a, key, name, "loss"), VARIANTS[name][1])
             lines += table_lines(title, name, job)
-            if name == "script" and (again := a.jobs.get(f"{key}_again")) is not None:
+            if (again := next_try(a, key, name)) is not None:
                 lines += table_lines(title, name, again, ", next try")
         if on_papers_pictures(a, key, first):
             draw_published(ax, SETS[key], "loss", method)
@@ -158,11 +159,16 @@ def first_passed(a: Artifact, key: str, name: str, measure: str) -> np.ndarray:
     is that of its next try, if there is one.
     """
     points = placed(a.jobs[f"{key}_{name}"], measure)
-    if name == "script" and (again := a.jobs.get(f"{key}_again")) is not None:
+    if (again := next_try(a, key, name)) is not None:
         tried = placed(again, measure)
         lost = np.isnan(points).all((1, 2))
         points[lost] = tried[lost]
     return points
+
+
+def next_try(a: Artifact, key: str, name: str) -> JobRows | None:
+    """Returns the job with the next tries of the public script, if the variant is that and there is one."""
+    return a.jobs.get(f"{key}_again") if name == "script" else None
 
 
 def rays_of(job: JobRows) -> list[int]:
