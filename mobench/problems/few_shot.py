@@ -42,7 +42,7 @@ class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
     last and regularised as well, q = ways (F + 1). x are all weights of convolutions and normalisations
     (113,088 with 64 filters on coloured images). The lower level is a softmax regression on fixed features:
     its gradients and Hessian products are closed forms, and a hypergradient takes one forward and one
-    backward pass. A run's seed makes its episodes and its start (PyTorch's default initialisation); heads
+    backward pass. A run's seed makes its episodes (but see `tasks_seed`) and its start (PyTorch's default initialisation); heads
     start from `start_lower`.
 
     Columns of history and final rows: train_accuracy_s on D_s and test_accuracy_s on T_s (other images of the
@@ -60,6 +60,8 @@ class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
         redraw: each outer step draws other images for S_s and D_s from the classes of its tasks, all but
             those of T_s; a function of the seed and the step. The columns, final rows and y*(x) are of the
             images of the seed, D_s among those that steps draw from.
+        tasks_seed: the seed that draws tasks and images, for runs that shall differ in their start (and with
+            `redraw` in the images of a step) alone; None: each run's own.
         filters: channels of the four convolutions. shrink: side of the squares of pixels that are averaged
             before the network. Pixels lie in [0, 1], are not standardised, and grey images get a frame of
             zeros (28 -> 32).
@@ -83,7 +85,7 @@ class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
         "query_per_class": 2,
         "test_per_class": 2,
     }
-    added_fields: ClassVar[Mapping[str, Any]] = {"redraw": False}
+    added_fields: ClassVar[Mapping[str, Any]] = {"redraw": False, "tasks_seed": None}
     citation: ClassVar[str] = "multi-objective bilevel learning paper; FC100: Oreshkin et al. 2018"
 
     data: str = "digits"
@@ -100,6 +102,7 @@ class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
     execution: str = "auto"
     max_batch_runs: int | None = None
     redraw: bool = False
+    tasks_seed: int | None = None
     steps: int = 500
 
     step: int | None = field(default=None, init=False, repr=False, compare=False)  # of `at_step`
@@ -159,8 +162,9 @@ class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
     def episodes_of(self, seed: int) -> Episodes:
         """The tasks of a seed; drawn once in a process, but for the images of a step."""
         sizes = self.support_per_class, self.query_per_class, self.test_per_class
+        drawn_by = seed if self.tasks_seed is None else self.tasks_seed
         episodes = _episodes(
-            self.data, self.data_root, seed, self.tasks, self.ways, *sizes, self.split, self.episodes
+            self.data, self.data_root, drawn_by, self.tasks, self.ways, *sizes, self.split, self.episodes
         )
         step = self.step
         if step is None:
