@@ -223,6 +223,19 @@ def test_a_winner_that_carries_over_from_training_to_test() -> None:
     assert few_shot.carried(train[:1], np.array([[70.0, 70.0]])).tolist() == [False]
 
 
+@pytest.mark.parametrize(
+    ("accuracies", "holds"),
+    [
+        ([[90, 80], [70, 80]], True),
+        ([[90, 80], [81, 80]], False),
+        ([[90, 80], [80, 80]], True),
+        ([[90, 80], [80, 80], [80, 80]], None),  # shared in two of three seeds
+    ],
+)
+def test_a_task_that_leads_in_all_seeds_dominates(accuracies: list[list[float]], holds: bool | None) -> None:
+    assert few_shot.leads_always(np.array(accuracies)).holds is holds
+
+
 # theory
 
 

@@ -640,6 +640,13 @@ def test_the_command_line(mobench: Run) -> None:
 # --- images drawn anew in each step -------------------------------------------------------------------------
 
 
+def test_runs_share_tasks_and_start_apart() -> None:
+    own, shared = tiny(), tiny(tasks_seed=7)
+    assert [shared.episodes_of(seed).digest for seed in (0, 1)] == [own.episodes_of(7).digest] * 2
+    runs = runs_of(0, 1)
+    assert torch.equal(shared.bind(runs).initial(runs), own.bind(runs).initial(runs))
+
+
 def test_redrawn_images_are_of_the_same_classes() -> None:
     data = load_fewshot("digits", "")
     first = draw_episodes(data, 3, tasks=3, ways=4, support=2, query=3, test=7, sampler="named")

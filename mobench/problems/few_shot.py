@@ -42,8 +42,8 @@ class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
     last and regularised as well, q = ways (F + 1). x are all weights of convolutions and normalisations
     (113,088 with 64 filters on coloured images). The lower level is a softmax regression on fixed features:
     its gradients and Hessian products are closed forms, and a hypergradient takes one forward and one
-    backward pass. A run's seed makes its episodes (but see `tasks_seed`) and its start (PyTorch's default initialisation); heads
-    start from `start_lower`.
+    backward pass. A run's seed makes its episodes (but see `tasks_seed`) and its start (PyTorch's default
+    initialisation); heads start from `start_lower`.
 
     Columns of history and final rows: train_accuracy_s on D_s and test_accuracy_s on T_s (other images of the
     same classes), their means train_accuracy and test_accuracy, all in per cent; test_loss, the mean over
