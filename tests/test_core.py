@@ -384,6 +384,21 @@ def test_resolve_reads_every_form() -> None:
         ({"rays_deg": [90.0]}, 2, "between 0 and 90"),
         ({"weights": [[0.5, 0.5]], "floor": 0.5}, 2, "floor"),
         ({"weights": [[0.5, 0.5]], "floor": 0.0}, 2, "floor"),
+        *(
+            (
+                {"weights": [weights], "floor": floor},
+                len(weights),
+                words,
+            )  # a floor makes no weights of others
+            for floor in (None, 0.01)
+            for weights, words in (
+                ([2, 3], "Their sum is 5; divide"),
+                ([1, 2, 3], "Their sum is 6; divide"),
+                ([0.2, 0.2], "Their sum is 0.4; divide"),
+                ([-0.5, 1.5], "> 0 and the weights must sum to 1.$"),
+                ([0.0, 0.9], "Their sum is 0.9; divide"),
+            )
+        ),
     ],
 )
 def test_bad_preferences_are_refused_in_words(config: Any, M: int, words: str) -> None:

@@ -283,6 +283,7 @@ class Noisy(torch.optim.SGD):
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"optimizer": lambda p: torch.optim.SGD(p, lr=0.1, maximize=True)}, "maximize=True"),
     ({"optimizer": lambda p: torch.optim.LBFGS(p)}, r"(?s)closure.*mobench\.Balanced"),
     ({"optimizer": lambda p: torch.optim.Adafactor(p, lr=0.1)}, r"(?s)in another way than alone.*Balanced"),
     # three steps move less than the square root of rounding

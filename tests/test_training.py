@@ -648,6 +648,13 @@ def test_messages_about_parameters_and_features() -> None:
         Balanced(torch.optim.SGD([other]), "mgda").step([other.sum(), losses[0]])
     with pytest.raises(ConfigError, match="no parameter that requires grad"):
         Balanced(torch.optim.SGD([torch.ones(2)]), "mgda").step(losses)
+    climbing = torch.optim.Adam([other], maximize=True)
+    with pytest.raises(ConfigError, match="Adam has maximize=True"):
+        Balanced(climbing)
+    optimizer = Balanced(torch.optim.Adam([other]))
+    optimizer.optimizer.load_state_dict(climbing.state_dict())
+    with pytest.raises(ConfigError, match="Adam has maximize=True"):
+        optimizer.step([other.square().sum(), other.sum()])
     with pytest.raises(ConfigError, match="LBFGS needs a closure"):
         Balanced(torch.optim.LBFGS([other]))
 
@@ -1005,6 +1012,30 @@ def test_a_parameter_that_is_frozen_stays() -> None:
     optimizer.step((net(x) - y).square().mean(0))
     assert torch.equal(first, before[0])
     assert not any(torch.equal(p, old) for p, old in zip(rest, before[1:], strict=True))
+
+
+@pytest.mark.parametrize("name", [name for name, fitting in FITTING.items() if fitting])
+def test_as_many_parameters_as_losses_are_frozen_and_thawed(name: str) -> None:
+    """No number of parameters is taken for a memory of them, and none of others is given to them."""
+    first, second = (torch.nn.Parameter(torch.full((2,), value)) for value in (0.5, 0.2))
+    optimizer = Balanced(torch.optim.SGD([first, second], lr=0.01), name, **given(name, [0.0, 0.0]))
+
+    def step() -> str:
+        z = first + second
+        try:
+            optimizer.step([(z - 1.0).square().sum() + 1.0, (z + 1.0).square().sum() + 1.0])
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    for k, trains in enumerate([(True, False), (True, True), (False, True)]):
+        first.requires_grad_(trains[0])
+        second.requires_grad_(trains[1])
+        words = step()
+        refused = "remembers numbers for each of 2 variables" in words
+        assert refused == (name == "excess_mtl" and k > 0)
+    if name == "excess_mtl":
+        assert "2 others are trained now" in words
 
 
 @pytest.mark.parametrize("name", [name for name, fitting in FITTING.items() if fitting])

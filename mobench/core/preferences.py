@@ -83,8 +83,8 @@ def simplex_grid(steps: int, M: int) -> Float[Tensor, "U M"]:
 def check_weights(w: Float[Tensor, "U M2"], M: int, floor: float | None) -> Float[Tensor, "U M2"]:
     """Raise PreferenceError unless each row has M positive entries with sum 1.
 
-    `floor` clips to [floor, 1 - floor]; the weights are divided by their sum afterwards, which can leave a
-    clipped one somewhat below `floor`.
+    With `floor` entries may be 0: they are clipped to [floor, 1 - floor] and divided by their sum afterwards,
+    which can leave a clipped one somewhat below `floor`.
     """
     if w.ndim != 2 or w.shape[-1] != M:
         raise PreferenceError(
@@ -95,19 +95,21 @@ def check_weights(w: Float[Tensor, "U M2"], M: int, floor: float | None) -> Floa
         raise PreferenceError(
             "A preference contains a number that is not finite; all weights must be finite."
         )
-    if floor is not None:
-        if not 0.0 < floor < 1.0 / M:
-            raise PreferenceError(
-                f"preferences.floor={floor} must lie strictly between 0 and 1/M={1 / M:.3g}."
-            )
-        w = w.clamp(floor, 1.0 - floor)
-        w = w / w.sum(-1, keepdim=True)
+    if floor is not None and not 0.0 < floor < 1.0 / M:
+        raise PreferenceError(f"preferences.floor={floor} must lie strictly between 0 and 1/M={1 / M:.3g}.")
     for row in w.tolist():
-        if min(row) <= 0.0 or abs(sum(row) - 1.0) > 1e-6:
-            raise PreferenceError(
-                f"Preference {[round(x, 6) for x in row]} is not in the open simplex: each weight must be > "
-                f"0 and the weights must sum to 1. For grids with exact zeros, set preferences.floor=0.01."
-            )
+        total, least = sum(row), min(row)
+        if least < 0.0 or (least == 0.0 and floor is None) or abs(total - 1.0) > 1e-6:
+            text = f"Preference {[round(x, 6) for x in row]} is not in the open simplex: each weight must be "
+            text += "> 0 and the weights must sum to 1."
+            if least >= 0.0 and abs(total - 1.0) > 1e-6:
+                text += f" Their sum is {total:.6g}; divide them by it."
+            elif least == 0.0:
+                text += " For grids with exact zeros, set preferences.floor=0.01."
+            raise PreferenceError(text)
+    if floor is not None:
+        w = w.clamp(floor, 1.0 - floor)
+        w = w / w.sum(-1, keepdim=True)  # and once more below, as the rows of kept jobs were
     return w / w.sum(-1, keepdim=True)
 
 

@@ -41,3 +41,16 @@ def check_real(what: str, x: Tensor, types: Sequence[torch.dtype] | None = FLOAT
             f"{what} is of type {x.dtype}; expected one of {', '.join(map(str, types))}: convert it, by "
             ".float() for example."
         )
+
+
+def check_minimizes(optimizer: torch.optim.Optimizer) -> None:
+    """Raises ConfigError if a group of an optimizer maximizes: the direction -d would be turned round.
+
+    A method weighs losses and constraints as those that shall fall.
+    """
+    if any(group.get("maximize", False) for group in optimizer.param_groups):
+        raise ConfigError(
+            f"{type(optimizer).__name__} has maximize=True, which would turn the method's direction round: "
+            "losses are minimized here, and constraints kept <= 0. Leave it out, and give the negative of "
+            "what shall rise."
+        )

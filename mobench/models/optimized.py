@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from mobench.core.types import State
+from mobench.core.types import State, check_minimizes
 from mobench.errors import ConfigError
 from mobench.models.stacked import Layout
 
@@ -143,6 +143,7 @@ class Recipe:
                 "closure that computes mobench.Balanced's direction belongs in a loop of your own "
                 "(docs/training.md)."
             )
+        check_minimizes(optimizer)
         if self.schedule is None:
             return optimizer, None
         schedule = _called("schedule", self.schedule, optimizer)

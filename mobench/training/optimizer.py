@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from mobench.core.algorithm import Algorithm
-from mobench.core.types import HALF, check_dense, check_real
+from mobench.core.types import HALF, check_dense, check_minimizes, check_real
 from mobench.errors import ConfigError, MobenchError
 from mobench.training.solving import STEPS, Info, Seen, Stepper, name_of, of_a_loop, widened
 
@@ -54,8 +54,8 @@ class Balanced:
         method, preference, steps, seed, ideal, options: as of `solve`.
 
     Raises:
-        ConfigError: an optimizer that needs closures or sparse gradients; unknown names or options, and those
-            that a loop of your own decides.
+        ConfigError: an optimizer that needs closures or sparse gradients, or that maximizes; unknown names or
+            options, and those that a loop of your own decides.
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class Balanced:
                 f"{type(optimizer).__name__} needs a closure or sparse gradients; give one that steps "
                 "from dense gradients, such as SGD or AdamW."
             )
+        check_minimizes(optimizer)
         self.optimizer = optimizer
         self.algorithm, paced = of_a_loop(method, options, ideal)
         self._state: dict[str, Any] | None = None
@@ -155,6 +156,8 @@ class Balanced:
         called = names if features is None else [f"Feature {k}" for k, _ in enumerate(base, 1)]
         what = "parameter" if features is None else "feature"
         seen = _Graph(outputs, scaled, scale, base, M, what, called, self._batches)
+        if features is None:
+            seen.variables = self._trained()
         try:
             direction, after, weights, report = stepper.step(seen, self._state)
             if report.fail is not None and bool(report.fail.any()):
@@ -228,6 +231,11 @@ class Balanced:
         """The number of the step."""
         return 0 if self._state is None else int(self._state["t"])
 
+    def _trained(self) -> list[int]:
+        """Returns which parameters are trained, by their numbers in the optimizer's groups."""
+        every = (p for group in self.optimizer.param_groups for p in group["params"])
+        return [k for k, p in enumerate(every) if p.requires_grad]
+
     def _names(self) -> list[str]:
         """Returns the names of the parameters in messages: those that the optimizer knows, or numbers."""
         names: list[str] = []
@@ -247,6 +255,7 @@ class Balanced:
         scaler: torch.amp.GradScaler | None,
     ) -> None:
         """Raises for what cannot be meant."""
+        check_minimizes(self.optimizer)
         if not parameters:
             raise ConfigError("The optimizer has no parameter that requires grad.")
         if len(places := {p.device for p in parameters}) > 1:

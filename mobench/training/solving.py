@@ -145,7 +145,11 @@ def solve(
 
 
 class Seen(TablePoint):
-    """Values and rows of one sample, which records the weights and the result of each vjp."""
+    """Values and rows of one sample, which records the weights and the result of each vjp.
+
+    Attributes:
+        variables: what the columns are, by numbers that last from step to step; None: unknown.
+    """
 
     def __init__(
         self,
@@ -161,6 +165,7 @@ class Seen(TablePoint):
             x = rows.new_zeros(len(rows), rows.shape[2])
         super().__init__(x, Free(), M, {}, values, rows, vjp=vjp)
         self.factored = factored
+        self.variables: list[int] | None = None
         self.products: list[tuple[Tensor, Tensor]] = []
 
     def vjp(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
@@ -183,7 +188,7 @@ class Seen(TablePoint):
 
 
 def _remembers(state: State, P: int) -> bool:
-    """Says whether a method's state has numbers for each of P variables."""
+    """Says whether the state of a method that tells variables apart has numbers for each of P."""
     return any(isinstance(x, Tensor) and x.ndim > 1 and x.shape[-1] == P for x in tree_leaves(state))
 
 
@@ -230,18 +235,29 @@ class Stepper:
                 self.expect(state, counts)
                 self._nonnegative(point, int(state["t"]))
             settings = state["settings"]
-            P = point.x.shape[1]
-            if (before := state.get("P", P)) != P and _remembers(state["alg"], before):
-                raise ConfigError(
-                    f"{name_of(self.algorithm)} remembers numbers for each of {before} variables, and there "
-                    f"are {P} now. Freeze parameters before its first step, or begin a new run."
-                )
             t = int(state["t"])
+            P = point.x.shape[1]
+            if "P" in state:
+                self._expect_variables(point, state["P"], state["variables"])
             d, alg, report = algorithm.step((point,), _copied(state["alg"]), t, algorithm.schedule(t))
         weights = point.weights(d)
         if weights is not None and factor is not None:
             weights = weights * factor
-        return d, {"t": t + 1, "alg": alg, "settings": settings, "P": P}, weights, report
+        after = {"t": t + 1, "alg": alg, "settings": settings}
+        if algorithm.coordinates and _remembers(alg, P):
+            after |= {"P": P, "variables": point.variables}
+        return d, after, weights, report
+
+    def _expect_variables(self, point: Seen, before: int, variables: list[int] | None) -> None:
+        """Raises ConfigError where a method remembers numbers for other variables than these."""
+        now = point.x.shape[1]
+        if before == now and variables == point.variables:
+            return
+        others = f"there are {now} now" if before != now else f"{now} others are trained now"
+        raise ConfigError(
+            f"{name_of(self.algorithm)} remembers numbers for each of {before} variables, and {others}. "
+            "Freeze parameters before its first step, or begin a new run."
+        )
 
     def expect(self, state: Mapping[str, Any], counts: Mapping[str, int] | None = None) -> None:
         """Compares a state with the settings of this run.
@@ -403,6 +419,7 @@ def _transformed(point: Seen, algorithm: Algorithm) -> tuple[Seen, Tensor]:
         point.x,
         point.factored,
     )
+    other.variables = point.variables
     return other, factor
 
 
