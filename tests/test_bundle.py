@@ -10,6 +10,7 @@ import random
 import re
 import shutil
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from mobench.bundle import archive, verify
+from mobench.bundle import archive, claims, verify
 from mobench.bundle.build import build
 from mobench.bundle.contents import collected
 from mobench.cli import bundle as command
@@ -235,12 +236,8 @@ def test_another_digest_than_the_published_one_is_refused(
     files: Files, raw: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is what finds a bundle in which all files and their manifest were written anew."""
-    key = json.loads(files["claims.json"])["claims"][0]["jobs"][0]
-    name = f"runs/{key}/final.csv"
     path = tmp_path / "forged.zip"
-    changed = re.sub(rb"0\.\d", b"0.0", files[name], count=1)
-    assert changed != files[name]
-    path.write_bytes(remade(files, **{name: changed}))
+    path.write_bytes(remade(files, **{"README.md": files["README.md"] + b"More.\n"}))
     assert command.verify([str(path), "--rows", "0"]) == 0
     assert command.verify([str(path), "--rows", "0", "--digest", archive.digest(files)]) == 2
     assert "it is another bundle" in capsys.readouterr().err
@@ -249,6 +246,123 @@ def test_another_digest_than_the_published_one_is_refused(
 def test_rows_that_belong_to_no_job_are_not_bundled() -> None:
     with pytest.raises(BundleError, match=r"The rows of cross/zoo are not those of jobs but lie in"):
         collected(["cross/zoo"])
+
+
+# --- claims computed again ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def whole(outputs: Path) -> Files:
+    """The files of its bundle with the recorded steps, from which its claim is computed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MOBENCH_OUTPUTS", str(outputs))
+        return build(collected([ID]), history=True)
+
+
+def computed(files: Files, folder: Path) -> list[tuple[str, str, str]]:
+    """Id, outcome and words of each claim."""
+    found = claims.outcomes(files, verify.jobs_of(files, folder))
+    return [(id, outcome, words) for _, id, outcome, words in found]
+
+
+def edited(files: Files, name: str, change: Callable[[Any], None]) -> Files:
+    document = json.loads(files[name])
+    change(document)
+    return {**files, name: archive.document(document)}
+
+
+def test_claims_follow_from_the_rows(whole: Files, files: Files, tmp_path: Path) -> None:
+    ((_, outcome, words),) = computed(whole, tmp_path / "whole")
+    assert (outcome, words) == (claims.AS_RECORDED, "")
+    ((_, outcome, words),) = computed(files, tmp_path / "files")
+    assert outcome == claims.NOT_COMPUTED
+    assert "mobench bundle --history" in words
+
+
+def top(document: Any) -> Any:
+    return document["claims"]
+
+
+def own(document: Any) -> Any:
+    return document
+
+
+@pytest.mark.parametrize(("name", "listed"), [("claims.json", top), (f"artifacts/{ID}/claims.json", own)])
+@pytest.mark.parametrize("key", claims.COMPARED)
+def test_a_changed_claim_is_different(
+    name: str, listed: Callable[[Any], Any], key: str, whole: Files, tmp_path: Path
+) -> None:
+    forged = edited(whole, name, lambda document: listed(document)[0].update({key: "reproduced: 1.0"}))
+    ((_, outcome, words),) = computed(forged, tmp_path)
+    assert outcome == claims.DIFFERENT
+    assert f"{key} was 'reproduced: 1.0' and is " in words
+
+
+@pytest.mark.parametrize(("name", "listed"), [("claims.json", top), (f"artifacts/{ID}/claims.json", own)])
+def test_claims_that_are_left_out_or_added_are_different(
+    name: str, listed: Callable[[Any], Any], whole: Files, tmp_path: Path
+) -> None:
+    without = edited(whole, name, lambda document: listed(document).clear())
+    ((_, outcome, words),) = computed(without, tmp_path / "without")
+    assert (outcome, words) == (claims.DIFFERENT, "the claim is left out")
+    more = edited(
+        whole, name, lambda document: listed(document).append({**listed(document)[0], "id": "more"})
+    )
+    found = {id: (outcome, words) for id, outcome, words in computed(more, tmp_path / "more")}
+    assert found.pop("more") == (claims.DIFFERENT, "the artifact has no such claim")
+    assert {outcome for outcome, _ in found.values()} == {claims.AS_RECORDED}
+
+
+def test_a_forged_verdict_has_an_exit_code(
+    whole: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bundle.zip"
+    path.write_bytes(archive.packed(whole))
+    assert command.verify([str(path), "--rows", "0"]) == 0
+    assert "1 claims computed from the rows: 1 as recorded" in capsys.readouterr().out
+    forged = edited(whole, "claims.json", lambda document: document["claims"][0].update(verdict="reproduced"))
+    path.write_bytes(remade(forged))
+    assert command.verify([str(path), "--rows", "0"]) == 1
+    assert re.search(r"different +ferero/fig7, .*: verdict was 'reproduced' and is", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "algorithm._target_=tests.plugin.Nothing",
+        "problem=own.py:make",
+        "problem={_target_:tests.plugin.Nothing}",
+        "+hydra.run=[elsewhere]",
+        "seeds=${oc.env:HOME}",
+        "+experiment=csmoo/fig3",
+        "algorithm.step_size=0.5",
+    ],
+)
+def test_a_changed_command_is_not_followed(word: str, whole: Files, tmp_path: Path) -> None:
+    """Nothing of others' is built, and jobs of other settings are not taken for those of the artifact."""
+
+    def change(document: Any) -> None:
+        document["artifacts"][ID]["command"] += f" '{word}'"
+
+    ((_, outcome, words),) = computed(edited(whole, "claims.json", change), tmp_path)
+    assert outcome == claims.NOT_COMPUTED
+    assert re.search("must not decide|would be another job|does not draw|more than once|experiment", words)
+
+
+def test_jobs_under_other_names_are_not_judged(whole: Files, tmp_path: Path) -> None:
+    def change(document: Any) -> None:
+        jobs = document["artifacts"][ID]["jobs"]
+        document["artifacts"][ID]["jobs"] = dict(zip(jobs, reversed(jobs.values()), strict=True))
+
+    ((_, outcome, words),) = computed(edited(whole, "claims.json", change), tmp_path)
+    assert outcome == claims.NOT_COMPUTED
+    assert "would be another job" in words
+
+
+@pytest.mark.parametrize("document", [b"[]", b"{}", b"{", b'{"artifacts": {"ferero/fig7": 3}, "claims": []}'])
+def test_claims_of_another_form_are_refused(document: bytes, whole: Files, tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="not as `mobench bundle` writes them"):
+        computed({**whole, "claims.json": document}, tmp_path)
 
 
 # --- rows run again -----------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import argparse
 import os
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,7 +16,7 @@ from mobench.system.console import say
 from mobench.system.files import write_atomic
 from mobench.system.paths import outputs_root
 
-SHOWN = 10  # artifacts that are listed
+SHOWN = 10  # artifacts, and claims, that are listed
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
@@ -47,12 +47,13 @@ def _bundle_parser() -> argparse.ArgumentParser:
 def _verify_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mobench verify",
-        description="Checks a bundle, then runs a random sample of its rows again. Exit code 0: no row is "
-        "outside of its interval; 1: some are, or no row could be run; 2: the bundle is refused.",
+        description="Checks a bundle, computes its claims from its rows, then runs a random sample of the "
+        "rows again. Exit code 0: no claim is different, and no row is outside of its interval; 1: some are, "
+        "or no row could be run; 2: the bundle is refused.",
     )
     add = parser.add_argument
     add("file", type=Path, metavar="FILE", help="what `mobench bundle` has made")
-    add("--rows", type=int, default=20, help="rows of the sample (default 20); 0: check only")
+    add("--rows", type=int, default=20, help="rows of the sample (default 20); 0: run none")
     add("--seed", type=int, default=0, help="seed of the sample (default 0)")
     add("--job", metavar="KEY", help="sample rows of this job only")
     add("--minutes", type=float, help="leave out jobs that took longer than this when they were recorded")
@@ -112,22 +113,43 @@ def verify(arguments: Sequence[str]) -> int:
             f"The digest is {digest(files)}, and {args.digest} was expected: it is another bundle."
         )
     say(f"{args.file}: {len(files)} files, each as manifest.json says; digest {digest(files)}")
-    if not args.rows:
-        return 0
+    from mobench.bundle.claims import DIFFERENT, outcomes
     from mobench.bundle.verify import NOT_RUN, OUTSIDE, jobs_of, rerun, sample
 
     with TemporaryDirectory(prefix="mobench-bundle-") as folder:
         jobs = jobs_of(files, Path(folder))
-        if not jobs:
-            say("It has no jobs, so there are no rows to run again.")
-            return 0
+        judged = _computed_claims(outcomes(files, jobs))
+        if not args.rows or not jobs:
+            if not jobs:
+                say("It has no jobs, so there are no rows to run again.")
+            return int(judged[DIFFERENT] > 0)
         chosen, long = sample(jobs, args.rows, args.seed, args.minutes, args.job)
         if long:
             say(f"{long} rows of jobs that took more than {args.minutes:g} minutes are left out")
         data_root = os.environ.get("MOBENCH_DATA", "data")
         reruns = [rerun(jobs[key], numbers, data_root, say) for key, numbers in chosen.items()]
-    outcomes = [one for outcomes_of_job in reruns for one in outcomes_of_job]
-    count = Counter(one.outcome for one in outcomes)
-    summary = ", ".join(f"{n} {outcome}" for outcome, n in count.items())
-    say(f"{len(outcomes)} rows run again: {summary}; {time.monotonic() - began:.0f} s")
-    return int(count[OUTSIDE] > 0 or count[NOT_RUN] == len(outcomes))
+    rerun_rows = [one for outcomes_of_job in reruns for one in outcomes_of_job]
+    count = Counter(one.outcome for one in rerun_rows)
+    say(f"{len(rerun_rows)} rows run again: {_counted(count)}; {time.monotonic() - began:.0f} s")
+    return int(judged[DIFFERENT] > 0 or count[OUTSIDE] > 0 or count[NOT_RUN] == len(rerun_rows))
+
+
+def _computed_claims(claims: Iterable[tuple[str, str, str, str]]) -> Counter[str]:
+    """Prints the outcomes of claims, those with the same words in a line, and returns how many have which."""
+    from mobench.bundle.claims import AS_RECORDED
+
+    count: Counter[str] = Counter()
+    ids: dict[tuple[str, str, str], list[str]] = {}
+    for drawing, id, outcome, words in claims:
+        count[outcome] += 1
+        if outcome != AS_RECORDED:
+            ids.setdefault((outcome, drawing, words), []).append(id)
+    for (outcome, drawing, words), several in ids.items():
+        more = f" and {len(several) - SHOWN} more" if len(several) > SHOWN else ""
+        say(f"{outcome:20s}{drawing}, {', '.join(several[:SHOWN])}{more}: {words}")
+    say(f"{count.total()} claims computed from the rows: {_counted(count) or 'none'}")
+    return count
+
+
+def _counted(count: Mapping[str, int]) -> str:
+    return ", ".join(f"{n} {outcome}" for outcome, n in count.items())

@@ -23,8 +23,7 @@ from typing import Any
 import yaml
 
 from mobench.artifacts import freshness
-from mobench.artifacts.artifact import registered
-from mobench.artifacts.drawing import artifact_folder, assembled, read
+from mobench.artifacts.drawing import artifact_folder, read
 from mobench.errors import MobenchError, StoreError
 from mobench.jobs.store import JobFolder, portable_config, portable_status
 from mobench.system.console import fail, say
@@ -81,15 +80,12 @@ def keep(folder: JobFolder, root: Path, history: bool = False) -> int:
 
 def fault(id: str, origin: Mapping[str, Any], drawn: Path, root: Path) -> str | None:
     """Returns why an artifact cannot be drawn from kept rows as its provenance `origin` says, or None."""
-    from mobench.sweep.planner import plan
+    from mobench.sweep.draw import drawn_from
 
     claims = freshness.claims(drawn)
-    planned = plan([*shlex.split(origin["command"])[1:], "logger=local"])
-    config = {**planned.artifacts[id], "refused": planned.refused.get(id, {})}
     folders = {name: JobFolder(root / "runs" / key) for name, key in origin["jobs"].items()}
-    a = assembled(id, config, folders, planned.commands[id])
     try:
-        registered(id)(a)
+        a, _ = drawn_from(id, shlex.split(origin["command"])[1:], folders)
     except (StoreError, KeyError) as error:
         return f"it cannot be drawn from the kept rows: {error}"
     then = drawn / "table.csv"

@@ -5,16 +5,19 @@ from __future__ import annotations
 import multiprocessing
 import os
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mobench.config import overrides
-from mobench.errors import MobenchError
+from mobench.errors import ConfigError, MobenchError
 from mobench.jobs import wandb_log
 from mobench.jobs.store import JobFolder
 from mobench.sweep.plan import Plan
 from mobench.system.console import fail
+
+if TYPE_CHECKING:
+    from mobench.artifacts import Artifact
 
 T = TypeVar("T")
 
@@ -42,6 +45,38 @@ def draw(plan: Plan) -> bool:
             drawn_config["logger"] = {**config["logger"], "name": "local"}
         drawings.append((id, drawn_config, folders, plan.commands[id]))
     return all([_drawn(drawing) for drawing in drawings] if online else in_processes(_drawn, drawings))
+
+
+def drawn_from(
+    drawing: str, words: Sequence[str], folders: Mapping[str, JobFolder]
+) -> tuple[Artifact, dict[str, str]]:
+    """Draws an artifact from these rows as a command of this version would, and writes nothing.
+
+    Args:
+        drawing: PAPER/NAME, or PAPER/NAME+SETTINGS, whose claims are judged apart.
+        words: the overrides of the command.
+        folders: finished jobs by their names in the artifact.
+
+    Returns:
+        The artifact with its claims and files, and the keys that its jobs have in this version.
+
+    Raises:
+        MobenchError: the command does not fit this version, or rows that the drawing needs are missing.
+    """
+    from mobench.artifacts import style
+    from mobench.artifacts.artifact import registered
+    from mobench.artifacts.drawing import assembled
+    from mobench.sweep.planner import plan
+
+    id = drawing.partition("+")[0]
+    planned = plan([*words, "logger=local"])
+    if id not in planned.artifacts:
+        raise ConfigError(f"The command {' '.join(words)} does not draw {id}.")
+    config = {**planned.artifacts[id], "refused": planned.refused.get(id, {})}
+    a = assembled(id, config, folders, planned.commands[id], apart=drawing != id)
+    with style.plt.rc_context(style.RC):
+        registered(id)(a)
+    return a, {job.name: job.folder.key for job in planned.jobs}
 
 
 def in_processes(draw_one: Callable[[T], bool], of: Sequence[T]) -> list[bool]:
