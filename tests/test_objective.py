@@ -16,6 +16,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn
 from hydra.plugins.sweeper import Sweeper
+from omegaconf import OmegaConf
 
 from mobench.config import compose
 from mobench.jobs.build import make_job
@@ -34,7 +35,7 @@ class Seeker(Sweeper):
 
     returned: ClassVar[list[Any]] = []
 
-    def __init__(self, direction: Any = None) -> None:
+    def __init__(self, direction: Any = None, **_: Any) -> None:
         self.direction = direction
 
     def setup(self, *, hydra_context: Any, task_function: Any, config: Any) -> None:
@@ -93,6 +94,29 @@ def test_a_column(seek: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("sweeper", "direction"),
+    [
+        ({"direction": "maximize"}, "maximize"),
+        ({"optim": {"maximize": True}}, "maximize"),
+        ({"optim": {"maximize": False}}, "minimize"),
+        ({"ax_config": {"experiment": {"minimize": False}}}, "maximize"),
+        ({"ax_config": {"experiment": {"minimize": True}}}, "minimize"),
+        ({"optim": {"budget": 10}}, None),
+        ({"optim": "name"}, None),
+        ({}, None),
+    ],
+)
+def test_sweepers_say_their_direction_in_three_ways(sweeper: dict[str, Any], direction: str | None) -> None:
+    assert objective.direction_of(sweeper)[0] == direction
+    assert objective.direction_of(OmegaConf.create(sweeper))[0] == direction
+
+
+def test_a_hypervolume_of_a_sweeper_without_direction_says_which_way_is_better(seek: Any) -> None:
+    result, _ = seek("problem=vlmop2", "algorithm=epo", *QUICK)
+    assert "larger is better, and this sweeper does not say" in result.out
+
+
+@pytest.mark.parametrize(
     ("direction", "worst"), [("minimize", math.inf), ("maximize", -math.inf), (None, math.nan)]
 )
 def test_runs_that_are_lost_are_not_left_out(
@@ -128,6 +152,11 @@ def test_a_seed_that_is_lost_counts_as_no_hypervolume(seek: Any) -> None:
     ("arguments", "words"),
     [
         (["hydra.sweeper.direction=minimize"], ["must be maximized", "hydra.sweeper.direction=maximize"]),
+        (["+hydra.sweeper.optim.maximize=false"], ["must be maximized", "hydra.sweeper.optim.maximize=true"]),
+        (
+            ["+hydra.sweeper.ax_config.experiment.minimize=true"],
+            ["must be maximized", "hydra.sweeper.ax_config.experiment.minimize=false"],
+        ),
         (["preferences=1"], ["a single preference does not give a front", "objective=f_1"]),
         (["vary.step_size=[0.1,0.2]"], ["a job with vary"]),
         (["objective=[f_1,f_2]"], ["must be hypervolume or a column"]),

@@ -27,7 +27,13 @@ from mobench.jobs.store import JobFolder
 
 HYPERVOLUME = "hypervolume"
 WAIT = 0.2  # seconds between two looks at a job that another worker runs
-WORST = {"minimize": math.inf, "maximize": -math.inf}
+MINIMIZE, MAXIMIZE = "minimize", "maximize"
+WORST = {MINIMIZE: math.inf, MAXIMIZE: -math.inf}
+# where sweepers say what they do, and what they then do by what stands there: those of Nevergrad and Ax
+ELSEWHERE = {
+    "optim.maximize": {True: MAXIMIZE, False: MINIMIZE},
+    "ax_config.experiment.minimize": {True: MINIMIZE, False: MAXIMIZE},
+}
 
 
 def of_job(config: dict[str, Any], sweeper: Mapping[str, Any], overrides: Sequence[str]) -> tuple[float, str]:
@@ -48,13 +54,12 @@ def of_job(config: dict[str, Any], sweeper: Mapping[str, Any], overrides: Sequen
         raise ConfigError(f"objective={name} must be hypervolume or a column of final.csv.")
     job = make_job(config)
     job.check()
-    direction = sweeper.get("direction")
-    direction = str(getattr(direction, "name", direction))  # optuna's is an enumeration
+    direction, setting = direction_of(sweeper)
     if name == HYPERVOLUME:
-        if direction == "minimize":
+        if direction == MINIMIZE:
             raise ConfigError(
-                "objective=hypervolume must be maximized, but hydra.sweeper.direction is minimize. Set "
-                "hydra.sweeper.direction=maximize, or choose objective=COLUMN, e.g. objective=f_1."
+                f"objective=hypervolume must be maximized, but the sweeper minimizes. Set {setting}, or "
+                "choose objective=COLUMN, e.g. objective=f_1."
             )
         if (reason := hypervolume_fault(job)) is not None:
             raise ConfigError(
@@ -66,14 +71,32 @@ def of_job(config: dict[str, Any], sweeper: Mapping[str, Any], overrides: Sequen
         time.sleep(WAIT)
         outcome = run(job)
     title = as_typed([o for o in overrides if not o.startswith("hydra")])
-    worst = 0.0 if name == HYPERVOLUME else WORST.get(direction, math.nan)
+    worst = 0.0 if name == HYPERVOLUME else WORST.get(direction or "", math.nan)
     if outcome.status == "failed":
         return worst, f"{title} failed: {outcome.error}\n  rows and status: {outcome.folder}"
     number, lost = value(JobFolder(outcome.folder), name)
     if name != HYPERVOLUME and (lost or not math.isfinite(number)):
         number = worst
     ended = f" ({lost} runs are lost)" if lost else ""
+    if name == HYPERVOLUME and direction is None:
+        ended += " (larger is better, and this sweeper does not say whether it maximizes)"
     return number, f"{title}: {name} {number:.6g}{ended}; {outcome.folder}"
+
+
+def direction_of(sweeper: Mapping[str, Any]) -> tuple[str | None, str]:
+    """Returns whether a sweeper minimizes or maximizes (None: it does not say), and how it is set right."""
+    direction = sweeper.get("direction")
+    word = str(getattr(direction, "name", direction))  # optuna's is an enumeration
+    if word in WORST:
+        return word, f"hydra.sweeper.direction={MAXIMIZE}"
+    for key, directions in ELSEWHERE.items():
+        value: Any = sweeper
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if value in (True, False):
+            setting = next(at for at, then in directions.items() if then == MAXIMIZE)
+            return directions[value], f"hydra.sweeper.{key}={str(setting).lower()}"
+    return None, ""
 
 
 def value(folder: JobFolder, name: str) -> tuple[float, int]:
