@@ -270,6 +270,40 @@ def test_a_table_has_means_with_intervals_and_counts_lost_runs() -> None:
         mobench.table(rows, by="algorithm", columns="f_3")
 
 
+@pytest.mark.parametrize("setting", ["problem", "output", "steps", "algorithm.step_size"])
+def test_fronts_of_several_settings_are_not_pooled(setting: str) -> None:
+    """Each of two points has the volume 0.16, both together have 0.28, which no setting has reached."""
+    rows = pd.DataFrame(
+        {"algorithm": "a", "seed": s, setting: value, "f_1": f, "f_2": 1.0 - f, "status": "done"}
+        for s in (0, 1)
+        for value, f in ((1, 0.2), (2, 0.8))
+    )
+    table = mobench.table(rows, by="algorithm", reference=[1.0, 1.0])
+    assert table.frame["hypervolume"].item() == pytest.approx(0.16)
+    assert f"The means are also over {setting}" in table.markdown()
+    together = mobench.table(rows.drop(columns=setting), by="algorithm", reference=[1.0, 1.0])
+    assert together.frame["hypervolume"].item() == pytest.approx(0.28)
+
+
+def test_a_problem_with_fewer_objectives_has_no_such_hypervolume() -> None:
+    rows = pd.DataFrame(
+        {"problem": p, "algorithm": "a", "seed": s, "f_1": 0.5, "f_2": 0.5, "f_3": f, "status": "done"}
+        for s in (0, 1)
+        for p, f in (("two", np.nan), ("three", 0.5))
+    )
+    volumes = {}
+    for M in (2, 3):
+        table = mobench.table(rows, reference=[1.0] * M)
+        volumes[M] = dict(zip(table.frame["problem"], table.frame["hypervolume"], strict=True))
+        assert "finite" not in table.markdown()
+    assert volumes[2] == {"two": 0.25, "three": pytest.approx(np.nan, nan_ok=True)}
+    assert volumes[3] == {"two": pytest.approx(np.nan, nan_ok=True), "three": 0.125}
+    with pytest.raises(ConfigError):
+        mobench.table(rows, reference=[1.0] * 4)
+    with pytest.raises(ConfigError, match=r"several problems \(two, three\)"):
+        mobench.choose(rows, "knee")
+
+
 def test_a_table_has_hypervolumes_of_seeds() -> None:
     """The points of one seed have 3/4 of the box below (1, 1), and those of the other 1/4."""
     ends = {0: [(0.5, 0.0), (0.0, 0.5)], 1: [(0.5, 0.5), (2.0, 0.0)]}  # 0.75 and 0.25

@@ -659,6 +659,18 @@ def test_messages_about_parameters_and_features() -> None:
         Balanced(torch.optim.LBFGS([other]))
 
 
+@pytest.mark.parametrize("kind", [list, torch.tensor])
+def test_a_preference_that_is_filled_anew_is_that_of_the_call(kind: Any) -> None:
+    """Optimizers that are made in a loop with one object have each its own preference."""
+    x = torch.nn.Parameter(torch.zeros(2, dtype=F64))
+    preference, ideal = kind([0.2, 0.8]), kind([0.0, 0.0])
+    optimizer = Balanced(torch.optim.SGD([x], lr=0.1), "tch", preference, ideal=ideal)
+    preference[0], preference[1], ideal[1] = 0.8, 0.2, -100.0
+    weights, _ = optimizer.step([(x - 1.0).square().sum() + 1.0, (x + 1.0).square().sum() + 1.0])
+    assert weights is not None
+    assert weights[0] == 0  # 0.2 * 3 < 0.8 * 3
+
+
 def test_what_belongs_to_a_whole_run_does_not_change() -> None:
     J = rows()
     _, info = solve("ls", J, preference=[0.2, 0.3, 0.5])

@@ -52,7 +52,8 @@ def choose(
         The row, as a frame of one row, which `Objectives.solutions` and `modules` take as well.
 
     Raises:
-        ConfigError: unknown rule or column, no candidate, or a rule without its weights or bounds.
+        ConfigError: unknown rule or column, rows of several problems, no candidate, or a rule without its
+            weights or bounds.
         PreferenceError: weights that are not positive or not one for each objective.
     """
     names = list(objectives) if objectives is not None else columns(rows, "f_")
@@ -73,6 +74,12 @@ def choose(
         raise ConfigError(
             'Give a rule: "knee", weights=[...], or bounds= of all objectives but the one that is minimised '
             f"(objectives without a bound: {', '.join(free) or 'none'})."
+        )
+    if "problem" in rows and rows["problem"].nunique() > 1:
+        problems = ", ".join(map(str, rows["problem"].unique()))
+        raise ConfigError(
+            f"These are rows of several problems ({problems}), whose objectives cannot be compared; choose "
+            'among those of one: rows[rows["problem"] == NAME].'
         )
     F = rows[names].to_numpy(dtype=float)
     good = np.isfinite(F).all(1)

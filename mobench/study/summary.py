@@ -104,7 +104,9 @@ def table(
         columns: names of the averaged columns; default: f_1, f_2, ...
         largest: columns whose largest mean is bold; of the others it is the smallest one.
         reference: a point in objective space: then there is a column hypervolume, of the finished runs of
-            each seed in the group, whose largest mean is bold. Ends that violate constraints by more than
+            each seed in the group, whose largest mean is bold. Where a group has several problems, output
+            rules or settings, a seed's value is the mean of theirs, and a problem with other than as many
+            objectives has none. Ends that violate constraints by more than
             0.001 do not count. Those that would take more than ten seconds for a group are estimated. Notes
             say so.
 
@@ -130,6 +132,8 @@ def table(
     drawn: list[float] = []  # half the widths of the intervals of estimated hypervolumes
     left_out = 0  # ends that hypervolumes leave out
     several = bool(rows.groupby([*groups, "seed"], dropna=False).size().max() > 1)
+    mixed = _mixed(rows, groups)
+    front, fits = _of_front(rows, 0 if reference is None else len(reference))
     for keys, group in rows.groupby(groups, sort=False, dropna=False):
         done = group[group["status"] == "done"]
         line: dict[str, Any] = {
@@ -143,12 +147,13 @@ def table(
                 partial[len(lines), name] = RunCount(len(finite), len(group))
             line |= _interval(name, finite.groupby("seed")[name].mean().to_numpy(dtype=float))
         if reference is not None:
-            ends = np.isfinite(done[store.columns(done, "f_")].to_numpy(dtype=float)).all(1)
+            counted = done[fits[done.index]]
+            ends = np.isfinite(counted[front].to_numpy(dtype=float)).all(1)
             if not ends.all():
                 partial[len(lines), "hypervolume"] = RunCount(int(ends.sum()), len(group))
-            feasible = done[~infeasible[done.index]]
-            left_out += len(done) - len(feasible)
-            volumes = _hypervolumes(done, feasible, [float(v) for v in reference])
+            feasible = counted[~infeasible[counted.index]]
+            left_out += len(counted) - len(feasible)
+            volumes = _hypervolumes(counted, feasible, front, [float(v) for v in reference], mixed)
             line |= _interval("hypervolume", np.array([v.value for v in volumes]))
             drawn += [v.half_width for v in volumes if v.half_width is not None]
         lines.append(line)
@@ -156,7 +161,7 @@ def table(
     signs = {name: 1 for name in averaged if not (several and name.startswith("f_"))}
     signs |= {name: -1 for name in (*largest, "hypervolume") if name in signs or name == "hypervolume"}
     all_columns = (*averaged, *(["hypervolume"] if reference is not None else []))
-    notes = _notes(rows, groups, lines, several, drawn)
+    notes = _notes(groups, lines, several, mixed, drawn)
     if left_out:
         notes = (*notes, f"{left_out} ends violate constraints and do not count in hypervolumes.")
     notes = (*notes, *(_not_finite(lines[i], groups, name, cell) for (i, name), cell in partial.items()))
@@ -179,21 +184,56 @@ def _interval(name: str, values: np.ndarray) -> dict[str, float]:
     return {name: mean.mean, f"{name} low": mean.low, f"{name} high": mean.high}
 
 
-def _hypervolumes(done: pd.DataFrame, feasible: pd.DataFrame, point: Sequence[float]) -> list[Volume]:
-    """Returns the hypervolume of each seed's feasible ends; none of a seed whose runs were all lost."""
-    from mobench.metrics.hypervolume import SECONDS, bounded_hypervolume
+def _of_front(rows: pd.DataFrame, M: int) -> tuple[list[str], pd.Series]:
+    """Returns the columns of M objectives, and which rows are of a problem that has them and no others."""
+    import pandas as pd
 
-    names = store.columns(done, "f_")
-    seeds = done["seed"].unique()
-    ends = [feasible.loc[feasible["seed"] == seed, names].to_numpy(dtype=float) for seed in seeds]
-    return [bounded_hypervolume(F[np.isfinite(F).all(1)], point, SECONDS / len(ends)) for F in ends]
+    names = store.columns(rows, "f_")
+    every = pd.Series(True, index=rows.index)
+    if "problem" not in rows or rows["problem"].nunique() < 2:
+        return names, every
+    # a frame has columns for the problem with the most objectives, and those of the others are empty there
+    fits = rows.groupby("problem", dropna=False)[names].transform("count").gt(0).sum(axis=1) == M
+    return (names[:M], fits) if fits.any() else (names, every)
+
+
+def _hypervolumes(
+    done: pd.DataFrame, feasible: pd.DataFrame, names: Sequence[str], point: Sequence[float], mixed: list[str]
+) -> list[Volume]:
+    """Returns the hypervolume of each seed's feasible ends; none of a seed whose runs were all lost.
+
+    Fronts of different settings are not pooled, which none of them has reached: their volumes are averaged.
+    """
+    from mobench.metrics.hypervolume import SECONDS, Volume, bounded_hypervolume
+
+    fronts = {key: part.index for key, part in done.groupby(["seed", *mixed], dropna=False)}
+    volumes: dict[Any, list[Volume]] = {}
+    for (seed, *_), index in fronts.items():
+        F = feasible.loc[feasible.index.intersection(index), names].to_numpy(dtype=float)
+        volume = bounded_hypervolume(F[np.isfinite(F).all(1)], point, SECONDS / len(fronts))
+        volumes.setdefault(seed, []).append(volume)
+    means = []
+    for several in volumes.values():
+        widths = [v.half_width for v in several if v.half_width is not None]
+        # errors of estimates may add up at most
+        width = sum(widths) / len(several) if widths else None
+        means.append(Volume(sum(v.value for v in several) / len(several), width))
+    return means
+
+
+def _mixed(rows: pd.DataFrame, groups: list[str]) -> list[str]:
+    """Returns the settings that differ within some group."""
+    each = rows.groupby(groups, dropna=False)
+    named = ("problem", "algorithm", "oracle", "output", "steps", *store.varied(rows))
+    settings = [c for c in map(str, rows) if c in named or "." in c]
+    return [c for c in settings if c not in groups and (each[c].nunique() > 1).any()]
 
 
 def _notes(
-    rows: pd.DataFrame,
     groups: list[str],
     lines: Sequence[dict[str, Any]],
     several: bool,
+    mixed: Sequence[str],
     drawn: Sequence[float],
 ) -> tuple[str, ...]:
     """Returns notes on the mean, lost runs, settings that are averaged over, and estimated hypervolumes."""
@@ -205,10 +245,6 @@ def _notes(
         notes.append(
             f"Lost runs, over which no mean is taken: {'; '.join(lost)}. These groups are never bold."
         )
-    each = rows.groupby(groups, dropna=False)
-    named = ("problem", "algorithm", "oracle", "output", "steps", *store.varied(rows))
-    settings = [c for c in map(str, rows) if c in named or "." in c]
-    mixed = [c for c in settings if c not in groups and (each[c].nunique() > 1).any()]
     if mixed:
         notes.append(f"The means are also over {', '.join(mixed)}; add what should be told apart to by=.")
     if drawn:

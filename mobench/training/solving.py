@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -216,6 +217,9 @@ class Stepper:
         for what, values in (("preference", self.preference), ("ideal", self.ideal)):
             if values is not None:
                 check_real(what, torch.as_tensor(values), None)
+                # the caller's own object may be filled anew before the first step reads it
+                own = values.detach().clone() if isinstance(values, Tensor) else copy.deepcopy(values)
+                object.__setattr__(self, what, own)
 
     def step(
         self, point: Seen, state: Mapping[str, Any] | None
