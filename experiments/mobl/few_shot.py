@@ -697,7 +697,7 @@ def _judge_leads(a: Artifact, name: str, kind: str, prefix: str) -> None:
     if judged == name:
         unknown = "Each seed draws other tasks, so task 1 of one seed is not that of another. Decided by "
         unknown += "seeds that share their tasks: problem.tasks_seed=12, 18 minutes of a core each."
-        leads = leads_always(job.ends(prefix)).provided(False, unknown)
+        leads = leads_always(job.ends(prefix), named=False).provided(False, unknown)
     else:
         leads = leads_always(job.ends(prefix))
     word = "train" if kind == "training" else kind
@@ -705,17 +705,28 @@ def _judge_leads(a: Artifact, name: str, kind: str, prefix: str) -> None:
     a.claim("none-dominates-{papers}-{kind}", leads, rests_on=(judged,), **about)
 
 
-def leads_always(accuracies: np.ndarray) -> Check:
-    """Returns the check that no task (column) is alone the best in all seeds (rows)."""
+def leads_always(accuracies: np.ndarray, named: bool = True) -> Check:
+    """Returns the check that no task (column) is alone the best in all seeds (rows).
+
+    One that is would be no chance, by which a task leads in one of S seeds: its share has an interval.
+    named: whether a task is the same in all seeds.
+    """
     best = accuracies >= accuracies.max(axis=1, keepdims=True) - 1e-9
-    alone = best.sum(axis=1) == 1
-    always = {f"task {s}": (column & alone).all() for s, column in enumerate(best.T, 1)}
-    # one that led in all of them would not be chance: with names at random none does in 99 of 100 cases
-    none = Count(always, at_most=0, that=f"alone the best in all {len(accuracies)} seeds", what="tasks")
+    alone = best & (best.sum(axis=1, keepdims=True) == 1)
+    counts = alone.sum(axis=0)
+    first = int(counts.argmax())
+    that = f"task {first + 1} alone the best"
+    n, S = accuracies.shape
+    if named and n > 1 and counts[first] == n:
+        return Share(alone[:, first], at_most=1 / S, that=that, what="seeds")
+    always = {f"task {s}": count == n for s, count in enumerate(counts, 1)}
+    none = Count(always, at_most=0, that=f"alone the best in all {n} seeds", what="tasks")
     shared = (
         "Several tasks share the largest accuracy in more than half of the seeds, so none can lead in all."
     )
-    return none.provided(2 * alone.sum() >= len(alone), shared)
+    if named:
+        none = none.also(f"{that} in {counts[first]}")
+    return none.provided(2 * counts.sum() >= n, shared)
 
 
 def _judge_without_preference(a: Artifact, name: str) -> None:
