@@ -28,6 +28,7 @@ from tests.conftest import Run, in_process
 
 ID = "ferero/fig7"
 Files = dict[str, bytes]
+DRAWN: dict[str, dict[str, Any]] = {}  # the claims of the unchanged rows
 
 
 @pytest.fixture(scope="module")
@@ -271,6 +272,16 @@ def edited(files: Files, name: str, change: Callable[[Any], None]) -> Files:
     return {**files, name: archive.document(document)}
 
 
+@pytest.fixture
+def once(whole: Files, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Draws the artifact of the unchanged rows once for all tests, which change claims alone."""
+    if not DRAWN:
+        entry = json.loads(whole["claims.json"])["artifacts"][ID]
+        jobs = verify.jobs_of(whole, tmp_path_factory.mktemp("once"))
+        DRAWN.update(claims._computed(ID, entry["command"], entry["jobs"], jobs))
+    monkeypatch.setattr(claims, "_computed", lambda *_: dict(DRAWN))
+
+
 def test_claims_follow_from_the_rows(whole: Files, files: Files, tmp_path: Path) -> None:
     ((_, outcome, words),) = computed(whole, tmp_path / "whole")
     assert (outcome, words) == (claims.AS_RECORDED, "")
@@ -289,6 +300,7 @@ def own(document: Any) -> Any:
 
 @pytest.mark.parametrize(("name", "listed"), [("claims.json", top), (f"artifacts/{ID}/claims.json", own)])
 @pytest.mark.parametrize("key", claims.COMPARED)
+@pytest.mark.usefixtures("once")
 def test_a_changed_claim_is_different(
     name: str, listed: Callable[[Any], Any], key: str, whole: Files, tmp_path: Path
 ) -> None:
@@ -299,6 +311,7 @@ def test_a_changed_claim_is_different(
 
 
 @pytest.mark.parametrize(("name", "listed"), [("claims.json", top), (f"artifacts/{ID}/claims.json", own)])
+@pytest.mark.usefixtures("once")
 def test_claims_that_are_left_out_or_added_are_different(
     name: str, listed: Callable[[Any], Any], whole: Files, tmp_path: Path
 ) -> None:
