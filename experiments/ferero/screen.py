@@ -162,7 +162,10 @@ def first_passed(a: Artifact, key: str, name: str, measure: str) -> np.ndarray:
     if (again := next_try(a, key, name)) is not None:
         tried = placed(again, measure)
         lost = np.isnan(points).all((1, 2))
-        points[lost] = tried[lost]
+        for ray, several in enumerate(tried):  # the tries of a ray, by their seeds
+            passing = several[~np.isnan(several).any(1)]
+            if lost[ray] and len(passing) > 0:
+                points[ray, 0] = passing[0]
     return points
 
 
