@@ -17,7 +17,7 @@ from mobench.sweep.plan import Plan
 from mobench.system.console import fail
 
 if TYPE_CHECKING:
-    from mobench.artifacts import Artifact
+    from mobench.artifacts.artifact import Artifact
 
 T = TypeVar("T")
 
