@@ -110,8 +110,9 @@ style: install
 types: install
 	$(BIN)/mypy
 
+# one process: each would compile all of mobench with its checks, and mypy has the other core
 typed: install
-	$(BIN)/python -m pytest -n 2 --dist worksteal --jaxtyping-packages=mobench,beartype.beartype $(TYPED)
+	$(BIN)/python -m pytest --jaxtyping-packages=mobench,beartype.beartype $(TYPED)
 
 format: install  ## apply ruff's fixes and formatting
 	$(BIN)/ruff check --fix .
