@@ -260,7 +260,7 @@ def test_p2_ends_at_constrained_stationary_points(tmp_path: FilePath) -> None:
     """Three instances."""
     steps = [f"algorithm.{name}=0.05" for name in ("step_size", "eta", "beta")]
     rows, _ = finished(
-        tmp_path, "problem=ball_and_half_space", "algorithm=mlm_cmoo", "steps=4000", "seeds=[0,1,2]", *steps
+        tmp_path, "problem=ball_and_half_space", "algorithm=mlm_cmoo", "steps=2000", "seeds=[0,1,2]", *steps
     )
     assert rows["own_residual"].max() < 1e-4
     assert rows["kkt"].max() < 1e-2
