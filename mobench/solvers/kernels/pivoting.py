@@ -22,7 +22,8 @@ pivots.
 
 All kernels are in one file because Numba compiles a function again when its file has changed, but not when
 only a file that it calls into has. Thresholds come as an argument for the same reason. What a run needs lies
-in the rows of two arrays: each array that a function takes costs time, to compile and to call.
+in the rows of two arrays: each array that a function takes costs time, to compile and to call. Arrays are
+copied in loops: for `to[:] = of` Numba compiles the message of an error, which takes seconds.
 """
 
 from __future__ import annotations
@@ -670,8 +671,9 @@ def attempt(
 ) -> float:  # fmt: skip
     """Solves the QP into row x of w by one way, and returns its residual."""
     n = len(Q)
-    w[BELOW] = w[LOWER]
-    w[BEYOND] = w[UPPER]
+    for i in range(n):
+        w[BELOW, i] = w[LOWER, i]
+        w[BEYOND, i] = w[UPPER, i]
     for turn in range(drops + 1):
         pivoted(Q, w, P, M, T, v, z, r, equality, above, x, ridge, apart, levelled, limits)
         if turn > 0:
@@ -716,7 +718,8 @@ def solved(
         )  # fmt: skip
         if turn == 0 or lower < residual:
             residual = lower
-            w[X] = w[x]
+            for i in range(len(Q)):
+                w[X, i] = w[x, i]
         if residual <= limits.good:
             break
     return residual
@@ -725,10 +728,9 @@ def solved(
 @kernel
 def put(w: Array, row: int, values: Array, i: int, default: float) -> None:
     """Row i of values into a row of w; one row stands for all runs, no row for the default."""
-    if len(values) == 0:
-        w[row] = default
-    else:
-        w[row] = values[0 if len(values) == 1 else i]
+    one = 0 if len(values) == 1 else i
+    for j in range(w.shape[1]):
+        w[row, j] = values[one, j] if len(values) > 0 else default
 
 
 @entry
@@ -789,7 +791,7 @@ def qp_residual(
         put(w, A, a, i, 0.0)
         put(w, LOWER, lower, i, 0.0)
         put(w, UPPER, upper, i, np.inf)
-        w[X] = x[i]
+        put(w, X, x, i, 0.0)
         share = r[0 if len(r) == 1 else i] if len(a) > 0 else 0.0
         Q_ = Q[0 if len(Q) == 1 else i]
         out[i] = program_residual(Q_, w, X, share, len(a) > 0, len(upper) > 0, limits_of(limits))
@@ -1218,8 +1220,10 @@ def dual_curvature(
     SC[:, :] = 0.0
     times(inverse, products[:, :e], SC, 1.0)
     turned(SC, CS)
-    P[:, :] = rows[:e]
-    PK[:, :] = rows_k[:e]
+    for i in range(e):
+        for k in range(P.shape[1]):
+            P[i, k] = rows[i, k]
+            PK[i, k] = rows_k[i, k]
     times(CS, rows[e:], P, -1.0)
     times(CS, rows_k[e:], PK, -1.0)
     turned(P, PT)
@@ -1284,7 +1288,9 @@ def ferero_dual(
         K = Ks[i]
         A_ag = rows[i]
         dual_products(A_ag, K, Fs[i], rows_k, across, products, affine)
-        S[:, :] = products[:, e:]
+        for j in range(h):
+            for k in range(h):
+                S[j, k] = products[j, e + k]
         trace = 0.0
         for k in range(M):
             trace += K[k, k]
