@@ -8,7 +8,8 @@ omegaconf 2.4.1rc1 (`campaigns/prerelease.py`). With another version, read here 
 - the loader of configurations, and the repository of its files;
 - the sweeper that expands `a=1,2`;
 - what Hydra keeps for a whole process: its store, its version, OmegaConf's resolvers;
-- OmegaConf's parser of interpolations, which gets the same few in every configuration.
+- OmegaConf's parser of interpolations, which gets the same few in every configuration;
+- what Hydra computes again and again while it composes: numbers of versions, and a map for interpolations.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any, cast
 
 import yaml
 from hydra import version
+from hydra._internal import defaults_list
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import ConfigRepository
@@ -72,6 +74,20 @@ LOGGING = {
 
 # a parse tree depends on its text alone and is only read; the grammar takes most of a millisecond for it
 base.parse = functools.lru_cache(maxsize=1024)(base.parse)
+if hasattr(version, "_get_version"):
+    version._get_version = functools.cache(version._get_version)  # of a few strings, hundreds of times
+_choices_so_far: Any = getattr(defaults_list, "_create_interpolation_map", None)
+
+
+def _choices_if_asked(overrides: Any, defaults: Any, self_added: bool) -> Any:
+    """Returns what interpolations in a file's defaults may name. Few files have any, and it takes a fifth."""
+    if any(default.is_interpolation() for default in defaults):
+        return _choices_so_far(overrides, defaults, self_added)
+    return {}
+
+
+if _choices_so_far is not None:
+    defaults_list._create_interpolation_map = _choices_if_asked
 
 MANY = 1000  # choices and files that are remembered; a choice takes about 100 kB
 Task = Callable[[DictConfig], Any]
