@@ -7,6 +7,7 @@ declares. And the YAML files of conf name things that exist. What every name kee
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -71,29 +72,24 @@ def compose(planner: Planner) -> Any:
 
 
 @pytest.fixture(scope="module")
-def parts(compose: Any) -> dict[str, dict[str, dict[str, Any]]]:
-    """Composed nodes and the steps that come with them: group -> option -> keys of the configuration."""
-    small = {
-        name: [f"problem.{key}={value}" for key, value in getattr(CLASSES[name], "small", {}).items()]
-        for name in PROBLEMS
-    }
-    return {
-        "algorithm": {name: {"algorithm": compose(f"algorithm={name}")["algorithm"]} for name in ALGORITHMS},
-        "problem": {
-            name: {
-                k: compose(f"problem={name}", *small[name])[k] for k in ("problem", "steps", "preferences")
-            }
-            for name in PROBLEMS
-        },
-        "oracle": {
-            name: {"oracle": compose(f"oracle={name}", *FEW.get(name, []))["oracle"]} for name in ORACLES
-        },
-    }
+def parts(compose: Any) -> Callable[[str, str], dict[str, Any]]:
+    """`parts(group, option)` gives its composed node and, of a problem, the steps that come with it."""
+
+    @functools.cache
+    def of(group: str, name: str) -> dict[str, Any]:
+        if group == "problem":
+            small = getattr(CLASSES[name], "small", {})
+            config = compose(f"problem={name}", *(f"problem.{key}={value}" for key, value in small.items()))
+            return {key: config[key] for key in ("problem", "steps", "preferences")}
+        few = FEW.get(name, []) if group == "oracle" else []
+        return {group: compose(f"{group}={name}", *few)[group]}
+
+    return of
 
 
 def job_of(parts: Any, compose: Any, problem: str, oracle: str, algorithm: str) -> Job:
     """The job that the command line would make of the three choices."""
-    chosen = [parts["problem"][problem], parts["oracle"][oracle], parts["algorithm"][algorithm]]
+    chosen = [parts("problem", problem), parts("oracle", oracle), parts("algorithm", algorithm)]
     config = compose("algorithm=mgda") | {k: v for part in chosen for k, v in part.items()}
     return make_job({**config, "preferences": {"count": 2}, "seeds": [0, 1]})
 
