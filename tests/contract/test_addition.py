@@ -44,8 +44,9 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the project with the two files."""
     folder = tmp_path_factory.mktemp("clone")
+    passing = shutil.ignore_patterns("*.pyc.*")  # another process may write a compiled module just now
     for name in ("mobench", "conf", "tests", "docs", "campaigns", "benchmarks"):
-        shutil.copytree(REPOSITORY / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(REPOSITORY / name, folder / name, ignore=passing)
     for name in ("CONTRIBUTING.md", "pyproject.toml", "README.md"):
         shutil.copy(REPOSITORY / name, folder / name)
     (folder / "experiments").symlink_to(REPOSITORY / "experiments")
