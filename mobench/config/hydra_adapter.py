@@ -79,10 +79,10 @@ if hasattr(version, "_get_version"):
 _choices_so_far: Any = getattr(defaults_list, "_create_interpolation_map", None)
 
 
-def _choices_if_asked(overrides: Any, defaults: Any, self_added: bool) -> Any:
+def _choices_if_asked(overrides: Any, defaults_list: Any, self_added: bool) -> Any:
     """Returns what interpolations in a file's defaults may name. Few files have any, and it takes a fifth."""
-    if any(default.is_interpolation() for default in defaults):
-        return _choices_so_far(overrides, defaults, self_added)
+    if any(default.is_interpolation() for default in defaults_list):
+        return _choices_so_far(overrides, defaults_list, self_added)
     return {}
 
 
