@@ -39,7 +39,7 @@ from mobench.system import gpu_lock
 from mobench.system.signals import Signals
 from tests import pretend_cuda
 from tests.contract import cases
-from tests.test_runner import Killed, die, disturb, first_pass, same_rows
+from tests.test_runner import Killed, die, disturb, same_rows
 
 REAL = torch.cuda.is_available()
 if not REAL:
@@ -520,8 +520,8 @@ def test_a_job_is_resumed_on_the_device_that_it_has_now(
     """Its rows are those of a job that had one device: to the bit on another GPU, else up to rounding (in
     float64, since training in float32 makes a difference of 0.4 % of rounding within 60 steps).
     """
-    steps = "steps=160" if "record.every=30" in arguments else "steps=60"
-    settings = (steps, "seeds=[0,1]", "scale=smoke", "logger=local", "checkpoint.seconds=0", "progress=false")
+    steps = 160 if "record.every=30" in arguments else 24
+    settings = (f"steps={steps}", "seeds=[0,1]", "scale=smoke", "logger=local", "checkpoint.seconds=0", "progress=false")
     config = composed(planner, *arguments, *settings)
     other_kind = "cpu" in (first, then)
     if other_kind:
@@ -530,7 +530,7 @@ def test_a_job_is_resumed_on_the_device_that_it_has_now(
         whole = run_job(config if other_kind else on_gpu(config, "cuda:0"), tmp_path / "whole")
     assert whole.status == "done", whole.error
     with device(2 if first == "cuda:1" else 1), monkeypatch.context() as patch:
-        disturb(patch, first_pass, die)
+        disturb(patch, lambda _, state: state["t"] > steps // 2, die)
         with pytest.raises(Killed):
             run_job(on_gpu(config, first), tmp_path / "killed")
     begun = _begun_at(monkeypatch)
