@@ -521,8 +521,8 @@ def test_a_job_is_resumed_on_the_device_that_it_has_now(
     float64, since training in float32 makes a difference of 0.4 % of rounding within 60 steps).
     """
     steps = 160 if "record.every=30" in arguments else 24
-    settings = (f"steps={steps}", "seeds=[0,1]", "scale=smoke", "logger=local", "checkpoint.seconds=0", "progress=false")
-    config = composed(planner, *arguments, *settings)
+    settings = ("seeds=[0,1]", "scale=smoke", "logger=local", "checkpoint.seconds=0", "progress=false")
+    config = composed(planner, *arguments, f"steps={steps}", *settings)
     other_kind = "cpu" in (first, then)
     if other_kind:
         config |= {"dtype": "float64"}
