@@ -62,6 +62,7 @@ GROUPS = (
     "data",
 )
 ATTRIBUTE = "mobench_folder"  # of the rows that `run` returns
+UNKNOWN = "unknown-"  # the code of functions without a hash begins with it
 
 
 class Run(JobRows):
@@ -98,6 +99,8 @@ class Objectives:
     functions: Functions | Definition
     keys: Mapping[str, Any]
     kind: type[Problem] = Own
+    # codes under which jobs of this process found these functions: of some no second hash can be had
+    served: set[str] = dataclasses.field(default_factory=set, init=False)
 
     def __repr__(self) -> str:
         return f"<mobench problem {self.keys['title']!r} of {self.keys['variables']} variables>"
@@ -125,7 +128,8 @@ class Objectives:
         Args:
             user_keys: keys that the user sets.
         """
-        code = _hashed(self.functions.identity)
+        code = _hashed(self.functions.identity, ", and only this problem object gives solutions of them")
+        self.served.add(code)
         with serving(code, self.functions):
             yield self.overrides(code, user_keys)
 
@@ -143,7 +147,7 @@ class Objectives:
 
         Args:
             rows: all or some of the rows of `run`; or the folder of the job, from any process that defines
-                the same problem.
+                the same problem (of functions that cannot be hashed: from this object alone).
             output: the output rule; default: that of the first row.
 
         Raises:
@@ -163,7 +167,15 @@ class Objectives:
     ) -> tuple[Run, torch.Tensor, list[int]]:
         """Returns the job of some rows, all of its solutions (R, P), and the numbers of the rows' runs."""
         job = load(rows)
-        if job.config["problem"].get("code") != self.code():
+        code = job.config["problem"].get("code")
+        if code not in self.served and str(code).startswith(UNKNOWN):
+            raise StoreError(
+                f"{job.path} was computed by functions that have no hash, so only the problem object that "
+                f"`run` trained, in its own process, is known to be theirs. mobench.load({str(job.path)!r})"
+                ".solutions has the parameters of all runs, a row each; problem.parts(torch.from_numpy(row)) "
+                "gives one of them in the form of the functions."
+            )
+        if code not in self.served and not self._is_now(code):
             raise StoreError(
                 f"{job.path} was computed by other functions, another module, other losses or other data "
                 "than this problem's; define the problem as it was."
@@ -179,17 +191,28 @@ class Objectives:
         runs = selected.loc[selected["output"] == rule, "run"].tolist()
         return job, torch.from_numpy(job.solutions[rule]), runs
 
+    def _is_now(self, code: str | None) -> bool:
+        """Tells whether a code is the hash of the functions as they are now."""
+        try:
+            return self.code() == code
+        except Opaque:
+            return False
 
-def _hashed(identity: Any) -> str:
-    """Returns the hash of functions; if there is none, a unique name, after a warning."""
+
+def _hashed(identity: Any, also: str = "") -> str:
+    """Returns the hash of functions; if there is none, a unique name, after a warning.
+
+    Args:
+        also: what else follows from this, for the warning.
+    """
     try:
         return fingerprint(identity)
     except Opaque as reason:
         print(
-            f"warning: these functions cannot be hashed, so their results are not reused: {reason}",
+            f"warning: these functions cannot be hashed, so their results are not reused{also}: {reason}",
             file=sys.stderr,
         )
-        return f"unknown-{uuid.uuid4().hex}"
+        return f"{UNKNOWN}{uuid.uuid4().hex}"
 
 
 class OwnNetworks(Objectives):
@@ -226,13 +249,26 @@ class OwnNetworks(Objectives):
 
         Batch normalisations have the mean statistics of the training data.
 
-        Arguments and errors are those of `solutions`.
+        Arguments and errors are those of `solutions`. Where something that the functions refer to has changed
+        since this object was trained (a list that a loss appends to), a warning says so.
         """
         job, theta, runs = self._solved(rows, output)
         if not runs:
             return []
-        with compose.ALONE, serving(job.config["problem"]["code"], self.functions):
-            built = make_job(job.config)
+        config = job.config
+        code = config["problem"]["code"]
+        if not code.startswith(UNKNOWN) and not self._is_now(code):
+            warnings.warn(
+                f"{job.path} was trained by this problem, but something that its functions refer to has "
+                "changed since: the modules have the trained parameters, and all else (what is frozen, "
+                "buffers, statistics of batch normalisation) as the functions make it now",
+                stacklevel=2,
+            )
+        record = config.get("record") or {}
+        if record.get("code") is not None:  # measures of `run`, which end with it and are not needed here
+            config = {**config, "record": {**record, "code": None}}
+        with compose.ALONE, serving(code, self.functions):
+            built = make_job(config)
             problem = built.problem.bind(built.runs.take(runs))
         assert isinstance(problem, Networks)
         return problem.trained(theta[runs])
@@ -321,7 +357,8 @@ def objectives(
     (`mobench.jobs.fingerprint`): bytecode, constants, captured values and the globals that they name, through
     modules of the user's, with the versions of other installed packages. It is taken at each `run`: change a
     line or a captured tensor, and the job is another. Where no hash can be had (an open file, `eval`) the job
-    gets a key that nothing else has and always runs anew, which a warning says. Files and the environment are
+    gets a key that nothing else has and always runs anew, which a warning says; its solutions can then be had
+    of this object alone. Files and the environment are
     not part of the hash.
 
     Raises:

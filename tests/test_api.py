@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 import sys
 import textwrap
@@ -308,6 +309,34 @@ def test_functions_that_cannot_be_hashed_always_run_anew(
     assert "type generator cannot be described" in said
 
 
+@each("arranged", [False, True])
+def test_solutions_of_functions_that_cannot_be_hashed(arranged: bool, outputs: Path) -> None:
+    """The object that was trained gives them: its objectives there are those of the rows. No other does."""
+    numbers = (i for i in range(3))
+
+    def f(x: Any) -> torch.Tensor:
+        a = x["a"] if arranged else x
+        return torch.stack([(a - 1).square().sum(), (a + 1).square().sum()]) if numbers else a
+
+    start: Any = {"a": torch.zeros(2)} if arranged else [0.0, 0.0]
+    problem, other = objectives(f, start=start), objectives(f, start=start)
+    with_another_f = objectives(wells(), start=[0.0, 0.0])
+    for steps in (2, 3):  # each of its jobs
+        rows = run(**QUIET | {"algorithm": "ls"}, problem=problem, preferences=2, steps=steps)
+        solved = problem.solutions(rows)
+        for k in range(2):
+            torch.testing.assert_close(f(solved[k])[0].item(), rows["f_1"][k].item())
+        for refusing in (other, with_another_f):
+            with pytest.raises(StoreError, match=r"functions that have no hash, so .* problem\.parts\("):
+                refusing.solutions(rows)
+    # as the message says
+    (row, _) = mobench.load(rows).solutions["last"]
+    torch.testing.assert_close(f(other.parts(torch.from_numpy(row)))[0].item(), rows["f_1"][0].item())
+    rows = run(**QUIET, problem=with_another_f, preferences=1, steps=1)
+    with pytest.raises(StoreError, match="computed by other functions"):
+        problem.solutions(rows)
+
+
 def test_a_failed_solve_is_a_row_and_a_warning(outputs: Path) -> None:
     hard = {"protocol": "ferero_fig4_hard", "algorithm": "ferero", "seeds": [0], "steps": 20, **QUIET}
     for _ in range(2):  # also when the job is read
@@ -420,6 +449,55 @@ def test_hash_is_of_content_and_of_a_process_of_its_own() -> None:
     for hidden in (lambda x: eval("x"), capturing(i for i in [1]), np.frompyfunc(capturing(1), 1, 1)):
         with pytest.raises(Opaque):
             fingerprint(hidden)
+
+
+def teaching(net: Any) -> Any:
+    class Teacher:
+        def answer(self, x: Any) -> Any:
+            return sum(part.eval()(x) for part in net) + self.net.exec()  # type: ignore[attr-defined]
+
+    return Teacher().answer(net.eval().requires_grad_(False))
+
+
+def imported(x: Any) -> Any:
+    from builtins import eval as computed
+
+    return computed("x")
+
+
+def both(net: Any) -> Any:
+    net.eval()
+    return eval("net")
+
+
+def taken(x: Any) -> Any:
+    computed = builtins.eval
+    return computed("x")
+
+
+HIDDEN = [
+    lambda x: builtins.eval("x"),
+    lambda table: table.eval("@LIMIT"),  # pandas looks it up among the globals
+    lambda x, *words: builtins.exec(*words),
+    lambda path: path.open(),  # it needs no argument
+    imported,
+    both,
+    taken,
+]
+
+
+def test_methods_named_eval_hide_nothing() -> None:
+    """`net.eval()`: Python's `eval` and `exec` need an argument, so what is called without any is another."""
+    assert fingerprint(teaching) != fingerprint(lambda net: net.eval())
+    assert fingerprint(lambda net: net.eval()) != fingerprint(lambda net: net.train())
+
+
+@each("function", HIDDEN)
+def test_names_that_hide_what_they_reach(function: Any) -> None:
+    with pytest.raises(
+        Opaque, match=r"uses (eval|exec|open): what it accesses this way cannot be determined"
+    ):
+        fingerprint(function)
 
 
 # what the README says

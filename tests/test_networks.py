@@ -536,6 +536,58 @@ def test_another_loss_is_another_job_and_its_modules_are_refused() -> None:
     assert mobench.load(rows).config["dtype"] == "float32"
 
 
+def in_evaluation() -> nn.Module:
+    net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
+    net[1].eval()
+    return net
+
+
+KNOWN_AGAIN: dict[str, Any] = {
+    "a function that calls eval()": in_evaluation,
+    "a module without a hash": nn.utils.parametrizations.weight_norm(nn.Linear(4, 2)),
+    "measures of run": nn.Linear(4, 2),
+}
+
+
+@pytest.mark.parametrize("kind", KNOWN_AGAIN)
+def test_modules_of_what_this_object_has_trained(kind: str) -> None:
+    """Whatever hash its functions have: their losses on all data, by plain torch, are those of the rows."""
+    data = torch.randn(12, 4), torch.randn(12, 2)
+    problem = mobench.networks(KNOWN_AGAIN[kind], squares, data)
+    measures = {"size": lambda x: x.square().sum()} if kind == "measures of run" else None
+    rows = mobench.run(problem=problem, algorithm="ls", preferences=2, steps=3, measures=measures, **QUIET)
+    for k, module in enumerate(problem.modules(rows)):
+        losses = squares(module(data[0]), data)
+        np.testing.assert_allclose(losses.tolist(), rows.loc[k, ["f_1", "f_2"]].tolist(), rtol=1e-5)
+        solution = problem.solutions(rows)[k]
+        assert all(torch.equal(value, solution[name]) for name, value in module.named_parameters())
+    if kind == "a module without a hash":
+        other = mobench.networks(KNOWN_AGAIN[kind], squares, data)
+        with pytest.raises(StoreError, match="functions that have no hash"):
+            other.modules(rows)
+    else:
+        mobench.networks(KNOWN_AGAIN[kind], squares, data).modules(rows)
+
+
+def test_modules_of_functions_that_change_what_they_refer_to() -> None:
+    """A list that a loss appends to is another hash, but the object is the one that was trained."""
+    seen: list[float] = []
+    data = torch.randn(12, 4), torch.randn(12, 2)
+
+    def losses(z: Tensor, batch: Any) -> Tensor:
+        seen.append(0.0)
+        return squares(z, batch)
+
+    problem = mobench.networks(nn.Linear(4, 2), losses, data)
+    rows = mobench.run(problem=problem, algorithm="ls", preferences=2, steps=3, **QUIET)
+    with pytest.warns(UserWarning, match="something that its functions refer to has changed since"):
+        trained = problem.modules(rows)
+    found = [squares(module(data[0]), data).tolist() for module in trained]
+    np.testing.assert_allclose(found, rows[["f_1", "f_2"]], rtol=1e-5)
+    with pytest.raises(StoreError, match="another module, other losses or other data"):
+        mobench.networks(nn.Linear(4, 2), losses, data).modules(rows)
+
+
 def test_frozen_parameters_and_buffers_of_each_seed() -> None:
     """Random features are drawn with the network, and not trained."""
 

@@ -36,6 +36,8 @@ from mobench.errors import MobenchError
 
 # what these reach cannot be seen in the code
 HIDING = frozenset({"eval", "exec", "globals", "open", "__import__", "import_module"})
+# those that need an argument: `net.eval()` is a method of that name
+NEEDING = frozenset({"eval", "exec"})
 # what mobench itself computes with: their versions are in meta.json, and key no job
 COMMON = {
     "cvxpy",
@@ -119,6 +121,18 @@ def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _nested(constant)
+
+
+def _looked_up(code: types.CodeType) -> Iterator[str]:
+    """Yields the names that code looks up, without methods that cannot be Python's `eval` or `exec`."""
+    # what 3.11 puts before a call says nothing of it
+    steps = [step for step in dis.get_instructions(code) if step.opname != "PRECALL"]
+    for step, after in zip(steps, [*steps[1:], None], strict=True):
+        if step.opcode not in dis.hasname:
+            continue
+        called_bare = after is not None and after.opname == "CALL" and after.arg == 0
+        if not (step.argval in NEEDING and step.opname in ("LOAD_ATTR", "LOAD_METHOD") and called_bare):
+            yield step.argval
 
 
 _first: dict[int, tuple[object, bytes]] = {}  # data of modules, as this process first saw them
@@ -220,7 +234,8 @@ class _Walk:
         self.functions += 1
         codes = list(_nested(function.__code__))
         names = frozenset(name for code in codes for name in code.co_names)
-        if hiding := sorted(names & self.hiding):
+        used = {name for code in codes for name in _looked_up(code)} if names & self.hiding else set()
+        if hiding := sorted(used & self.hiding):
             raise Opaque(
                 f"{function.__qualname__} uses {', '.join(hiding)}: "
                 "what it accesses this way cannot be determined from its code"
