@@ -451,6 +451,93 @@ def test_hash_is_of_content_and_of_a_process_of_its_own() -> None:
             fingerprint(hidden)
 
 
+SPARSE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "coo": torch.Tensor.to_sparse,
+    "csr": torch.Tensor.to_sparse_csr,
+    "csc": torch.Tensor.to_sparse_csc,
+    "bsr": lambda a: a.to_sparse_bsr((2, 1)),
+    "bsc": lambda a: a.to_sparse_bsc((2, 1)),
+}
+# what differs from [[1, 0, 2], [0, 3, 0]] in one respect
+OTHER_MATRICES = {
+    "a value": [[1.0, 0, 2], [0, 4, 0]],
+    "a column": [[1.0, 2, 0], [0, 3, 0]],
+    "a row": [[1.0, 0, 2], [3, 0, 0]],
+    "the shape": [[1.0, 0, 2, 0], [0, 3, 0, 0]],
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse .* tensor support is in beta state")
+@each("layout", SPARSE)
+def test_hash_of_sparse_tensors(layout: str) -> None:
+    sparse = SPARSE[layout]
+    matrix = torch.tensor([[1.0, 0, 2], [0, 3, 0]])
+    known = fingerprint(capturing(sparse(matrix)))
+    assert fingerprint(capturing(sparse(matrix.clone()))) == known
+    assert fingerprint(capturing(sparse(matrix.double()))) != known
+    for other in OTHER_MATRICES.values():
+        assert fingerprint(capturing(sparse(torch.tensor(other)))) != known
+    square = torch.eye(2)  # its rows and columns are alike
+    every = {fingerprint(capturing(of(square))) for of in SPARSE.values()}
+    assert len(every | {fingerprint(capturing(square))}) == len(SPARSE) + 1
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+def test_hash_of_tensors_that_are_no_plain_arrays() -> None:
+    twice = torch.sparse_coo_tensor([[0, 0], [1, 1]], [1.0, 2.0], (2, 2), check_invariants=True)
+    assert fingerprint(twice) == fingerprint(torch.tensor([[0, 3.0], [0, 0]]).to_sparse())
+    turned = torch.tensor([1 + 2j]).conj()
+    assert fingerprint(turned) == fingerprint(torch.tensor([1 - 2j])) != fingerprint(torch.tensor([1 + 2j]))
+    one, two = (torch.quantize_per_tensor(torch.ones(2) * k, 0.1 * k, 0, torch.qint8) for k in (1, 2))
+    assert torch.equal(one.int_repr(), two.int_repr())
+    assert fingerprint(one) != fingerprint(two)
+    for bare in (torch.ones(2, device="meta"), torch.ones(2).to_mkldnn()):
+        with pytest.raises(Opaque, match=r"a tensor of layout .* cannot be described"):
+            fingerprint(capturing(bare))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
+def test_least_squares_with_a_sparse_matrix() -> None:
+    """A finished job is found again, and its rows are those of the same matrix as a plain tensor."""
+    matrix = torch.tensor([[1.0, 0, 2], [0, 3, 0], [0, 0, 1]], dtype=torch.float64)
+
+    def rows(a: torch.Tensor, name: str) -> pd.DataFrame:
+        def f(x: torch.Tensor) -> torch.Tensor:
+            return torch.stack([(a @ x - 1).square().sum(), (x + 1).square().sum()])
+
+        problem = objectives(f, start=[0.0] * 3, name=name)
+        return run(**QUIET, problem=problem, preferences=1, steps=5)
+
+    first = rows(matrix.to_sparse_csr(), "sparse")
+    assert (
+        rows(matrix.to_sparse_csr(), "sparse")["seconds"].item() == first["seconds"].item()
+    )  # read, not run
+    plain = rows(matrix, "plain")
+    np.testing.assert_allclose(first[["f_1", "f_2"]], plain[["f_1", "f_2"]], rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated")
+@each("kind", ["hooks", "hooks whose handles are kept", "weight_norm"])
+def test_hash_of_a_module_with_hooks_that_is_made_again(kind: str) -> None:
+    """torch numbers hooks through the whole process; which there are, and in which order, counts."""
+
+    def made(*factors: float) -> torch.nn.Module:
+        module = torch.nn.Linear(2, 2)
+        torch.nn.init.ones_(module.weight)
+        torch.nn.init.ones_(module.bias)
+        if kind == "weight_norm":
+            torch.nn.utils.weight_norm(module)
+        handles = [module.register_forward_hook(lambda m, i, o, f=f: o * f + f) for f in factors]
+        module.register_forward_pre_hook(lambda m, i: None)
+        if kind == "hooks whose handles are kept":
+            module.handles = handles  # type: ignore[assignment]
+        return module
+
+    assert fingerprint(made(1.0, 2.0)) == fingerprint(made(1.0, 2.0))
+    different = [made(), made(1.0), made(2.0), made(1.0, 2.0), made(2.0, 1.0)]
+    assert len({fingerprint(module) for module in different}) == 5
+
+
 def teaching(net: Any) -> Any:
     class Teacher:
         def answer(self, x: Any) -> Any:

@@ -24,13 +24,14 @@ import io
 import pickle
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from mobench.errors import MobenchError
 
@@ -121,6 +122,47 @@ def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _nested(constant)
+
+
+# what makes up a sparse tensor, by its layout
+PARTS: dict[torch.layout, tuple[Callable[[torch.Tensor], torch.Tensor], ...]] = {
+    torch.sparse_coo: (torch.Tensor.indices, torch.Tensor.values),
+    torch.sparse_csr: (torch.Tensor.crow_indices, torch.Tensor.col_indices, torch.Tensor.values),
+    torch.sparse_bsr: (torch.Tensor.crow_indices, torch.Tensor.col_indices, torch.Tensor.values),
+    torch.sparse_csc: (torch.Tensor.ccol_indices, torch.Tensor.row_indices, torch.Tensor.values),
+    torch.sparse_bsc: (torch.Tensor.ccol_indices, torch.Tensor.row_indices, torch.Tensor.values),
+}
+
+
+def _tensor(value: torch.Tensor) -> tuple[object, ...]:
+    """Returns what a tensor holds: bytes, or the tensors that a sparse or quantized one consists of.
+
+    Raises:
+        RuntimeError: torch gives no array of it.
+    """
+    about = f"{value.dtype} {tuple(value.shape)} {value.device}"
+    if value.is_quantized:  # with the scale, which the integers do not tell
+        return about, value.int_repr(), value.dequantize()
+    if value.layout in PARTS:
+        entries = value.coalesce() if value.layout == torch.sparse_coo else value
+        return f"{about} {value.layout}", *(part(entries) for part in PARTS[value.layout])
+    array = value.cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    return about, array.view(torch.uint8).numpy().tobytes()
+
+
+HOOKS = frozenset(name for name in vars(torch.nn.Module()) if "_hooks" in name)
+
+
+def _with_ranks_of_hooks(stored: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Returns what pickle stores of a module, whose hooks are numbered from 0.
+
+    torch numbers them through the whole process, so that a module that is made again has other numbers.
+    """
+    state = stored[2] if len(stored) > 2 and isinstance(stored[2], dict) else {}
+    hooks = {name: of for name, of in state.items() if name in HOOKS and of}
+    ranks = {number: rank for rank, number in enumerate(sorted({n for of in hooks.values() for n in of}))}
+    renumbered = {name: type(of)((ranks[n], h) for n, h in of.items()) for name, of in hooks.items()}
+    return (*stored[:2], {**state, **renumbered}, *stored[3:]) if hooks else stored
 
 
 def _looked_up(code: types.CodeType) -> Iterator[str]:
@@ -215,9 +257,12 @@ class _Walk:
         if type(value) in (set, frozenset):
             return tuple(sorted(map(self.digest, value)))
         if isinstance(value, torch.Tensor):
-            data = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-            about = f"{value.dtype} {tuple(value.shape)} {value.device}"
-            return type(value), about, data.tobytes()
+            try:
+                return type(value), *_tensor(value.detach())
+            except RuntimeError as error:  # nested tensors, those on "meta" and others hold no array
+                raise Opaque(f"a tensor of layout {value.layout} cannot be described ({error})") from error
+        if isinstance(value, RemovableHandle):  # its module has the hook
+            return ()
         if isinstance(value, np.ndarray) and not value.dtype.hasobject:
             return f"{value.dtype.descr} {value.shape}", value.tobytes()
         return None
@@ -326,7 +371,7 @@ class _Pickler(pickle.Pickler):
         except Exception as error:
             raise Opaque(f"a value of type {type(value).__name__} cannot be described ({error})") from error
         if not isinstance(stored, str):
-            return stored
+            return _with_ranks_of_hooks(stored) if isinstance(value, torch.nn.Module) else stored
         if (wrapped := getattr(value, "__wrapped__", None)) is not None:  # a cached function
             return type(value), (wrapped,)
         module = getattr(value, "__module__", None) or type(value).__module__
