@@ -86,10 +86,8 @@ class Run(JobRows):
         return self.folder.path
 
     def __repr__(self) -> str:
-        return (
-            f"<mobench run {self.path}: {self.folder.status()['status']}; final, history, solutions, meta, "
-            "config>"
-        )
+        state = self.folder.state(self.folder.status())
+        return f"<mobench run {self.path}: {state}; final, history, solutions, meta, config>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

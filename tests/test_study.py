@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
+import socket
+import time
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -204,8 +208,34 @@ def test_unfinished_jobs_are_counted_and_damaged_ones_named(
     first, second, *_ = sorted((tmp_path / "runs").iterdir())
     (first / "status.json").write_text('{"status": "running"}')
     (second / "final.csv").write_text((second / "final.csv").read_text().replace("done", "dome"))
-    with pytest.warns(UserWarning, match=r"left out: 1 done, 1 running; see `mobench status`"):
+    with pytest.warns(UserWarning, match=r"left out: 1 dead, 1 failed; see `mobench status`"):
         assert mobench.rows()["job"].nunique() == 3
+
+
+MARKS: dict[str, dict[str, Any]] = {
+    "dead": {"status": "running", "host": socket.gethostname(), "time": time.time()},
+    "interrupted": {"status": "running", "host": socket.gethostname(), "interrupted": True},
+    "running": {"status": "running", "host": "elsewhere", "time": time.time() + 1e5},
+    "failed": {"status": "failed", "error": "lost"},
+}
+
+
+@pytest.mark.parametrize("state", [*MARKS, "held"])
+def test_a_job_is_called_what_has_become_of_it(
+    state: str, outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`rows`, `runs`, a loaded job and `mobench status` say the same of a job that began to run."""
+    first, *_ = sorted((outputs / "runs").iterdir())
+    folder = JobFolder(shutil.copytree(first, tmp_path / "runs" / first.name))
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    (folder.path / "status.json").write_text(json.dumps(MARKS.get(state, MARKS["dead"])))
+    expected = "running" if state == "held" else state
+    with folder.locked() if state == "held" else nullcontext():  # a process of this machine is at it
+        with pytest.warns(UserWarning, match=f"left out: 1 {expected}; see"):
+            mobench.rows()
+        assert mobench.runs()["status"].tolist() == [expected]
+        assert f": {expected};" in repr(mobench.load(folder.path))
+        assert status.look(folder).state == expected
 
 
 def test_jobs_are_deleted_after_a_yes(

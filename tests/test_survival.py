@@ -787,12 +787,12 @@ def test_a_job_that_runs_is_not_dead(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert "25 %, about 3 min left" in state.words
     assert status.look(folder).state == "dead"
     # on another machine, where the file system may share no locks, the last sign of life decides
-    monkeypatch.setattr(status.socket, "gethostname", lambda: "elsewhere")
+    monkeypatch.setattr(store.socket, "gethostname", lambda: "elsewhere")
     assert status.look(folder).state == "running"
     (folder.path / "config.yaml").unlink()
     assert status.look(folder).state == "running"
     now = time.time()
-    monkeypatch.setattr(status.time, "time", lambda: now + 400)
+    monkeypatch.setattr(store.time, "time", lambda: now + 400)
     assert status.look(folder).state == "dead"
     assert not folder.held
 

@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import socket
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -33,8 +31,6 @@ from mobench.system.paths import outputs_root
 
 ORDER = ("failed", "dead", "interrupted", "running", "missing", "unsolved", "diverged", "done")
 UNFINISHED = ("failed", "dead", "interrupted")  # what --failed runs again
-BEATS = 10  # a job on another machine that missed so many checkpoints is dead
-LEAST = 300.0  # seconds: steps can be long
 
 
 @dataclass(frozen=True)
@@ -52,23 +48,6 @@ class JobStatus:
 Group = tuple[str, str, list[JobStatus]]
 
 
-def alive(folder: JobFolder, status: dict[str, Any]) -> bool:
-    """Returns whether a `running` job has a process.
-
-    On this machine the lock tells. Elsewhere it does where the file system shares locks; else the time since
-    its last sign of life, a checkpoint or the start, does.
-    """
-    if folder.held:
-        return True
-    if status.get("host") == socket.gethostname():
-        return False
-    try:
-        every = float(folder.config()["checkpoint"]["seconds"])
-    except (StoreError, KeyError):
-        every = 0.0
-    return time.time() - float(status.get("time", 0.0)) < max(LEAST, BEATS * every)
-
-
 def recorded(folder: JobFolder) -> bool:
     """Returns whether a job is a training loop of the user's own, which no command can run again."""
     try:
@@ -80,9 +59,8 @@ def recorded(folder: JobFolder) -> bool:
 def look(folder: JobFolder, name: str = "") -> JobStatus:
     """Returns the state of a job, in a word and in words."""
     s = folder.status()
-    state = str(s["status"])
-    if state == "running":
-        state = "running" if alive(folder, s) else "interrupted" if s.get("interrupted") else "dead"
+    state = folder.state(s)
+    if s["status"] == "running":
         part = float(s.get("progress", 0.0))
         spent = float(s.get("seconds", 0.0))
         left = f", about {duration(spent / part - spent)} left" if part > 0 and state == "running" else ""
@@ -105,8 +83,7 @@ def look(folder: JobFolder, name: str = "") -> JobStatus:
         words += duration(float(s.get("seconds", s.get("finished", 0.0) - s.get("started", 0.0))))
     elif state == "failed":
         words = str(s.get("error", "no reason was recorded"))
-    elif (folder.path / "config.yaml").exists() and not folder.held:
-        state = "dead"
+    elif state == "dead":
         words = "stopped before its first step"
     else:
         words = ""

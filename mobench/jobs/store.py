@@ -59,6 +59,8 @@ META: dict[str, Kinds] = {
     **dict.fromkeys(("seconds_train", "seconds_evaluate", "seconds_wall"), float),
 }
 """Fields of meta.json that readers use, and their kinds."""
+BEATS = 10  # a job on another machine that missed so many checkpoints is dead
+SILENCE = 300.0  # seconds of it that are no sign of death: steps can be long
 _TICK = 20_000_000  # ns; longer than the tick of any file system's clock
 _COMPRESSED = 4_000_000  # numbers of a compressed file, at most
 _NAME = re.compile(r".+-([0-9a-f]{10})")  # of a folder; a copy may have any other
@@ -132,6 +134,35 @@ class JobFolder:
         return False
 
     # status
+
+    def state(self, status: Mapping[str, Any]) -> str:
+        """Returns what a status of this job means now: done, failed, running, interrupted, dead or missing.
+
+        A job that says that it runs may have no process any more, and one that has no status may have stopped
+        before its first step.
+        """
+        said = str(status["status"])
+        if said == "running" and not self._alive(status):
+            return "interrupted" if status.get("interrupted") else "dead"
+        if said == "missing" and (self.path / "config.yaml").exists() and not self.held:
+            return "dead"
+        return said
+
+    def _alive(self, status: Mapping[str, Any]) -> bool:
+        """Tells whether a `running` job has a process.
+
+        On this machine the lock tells. Elsewhere it does where the file system shares locks; else the time
+        since its last sign of life, a checkpoint or the start, does.
+        """
+        if self.held:
+            return True
+        if status.get("host") == socket.gethostname():
+            return False
+        try:
+            every = float(self.config()["checkpoint"]["seconds"])
+        except (StoreError, KeyError, TypeError, ValueError):  # missing, or edited
+            every = 0.0
+        return time.time() - float(status.get("time", 0.0)) < max(SILENCE, BEATS * every)
 
     def status(self) -> dict[str, Any]:
         """status.json, or {"status": "missing"}; an unreadable file counts as failed."""

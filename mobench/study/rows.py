@@ -93,7 +93,9 @@ def rows(*query: str, kept: bool = False) -> pd.DataFrame:
     jobs, done = ([job for job in some if job.folder.key not in parts] for some in (jobs, done))
     finished = {job.folder.key for job in done}
     left_out = [job.folder for job in jobs if job.folder.key not in finished]
-    if counts := Counter(str(folder.status()["status"]) for folder in left_out):
+    states_now = (folder.state(folder.status()) for folder in left_out)
+    # one that is done and has no rows is damaged
+    if counts := Counter("failed" if state == "done" else state for state in states_now):
         states = ", ".join(f"{n} {state}" for state, n in sorted(counts.items()))
         warnings.warn(f"jobs without rows are left out: {states}; see `mobench status`", stacklevel=2)
     columns = dict.fromkeys(("job", "problem", "algorithm", *differing([job.settings for job in done])))
@@ -137,7 +139,7 @@ def runs() -> pd.DataFrame:
     lines = []
     for job in jobs:
         try:
-            line = {"name": job.folder.key, "status": job.folder.said()["status"]}
+            line: dict[str, Any] = {"name": job.folder.key, "status": job.folder.state(job.folder.said())}
             line["modified"] = (job.folder.path / "status.json").stat().st_mtime
         except (StoreError, OSError, KeyError):
             continue
