@@ -17,7 +17,7 @@ from mobench.sweep.plan import Plan
 from mobench.system.console import fail
 
 if TYPE_CHECKING:
-    from mobench.artifacts.artifact import Artifact
+    import mobench.artifacts.artifact
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ def draw(plan: Plan) -> bool:
 
 def drawn_from(
     drawing: str, words: Sequence[str], folders: Mapping[str, JobFolder]
-) -> tuple[Artifact, dict[str, str]]:
+) -> tuple[mobench.artifacts.artifact.Artifact, dict[str, str]]:
     """Draws an artifact from these rows as a command of this version would, and writes nothing.
 
     Args:
