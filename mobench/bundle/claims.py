@@ -94,15 +94,15 @@ def _computed(
         runnable(jobs[key].config)
     folders = {name: jobs[key].folder for name, key in names.items()}
     try:
-        a, keys = drawn_from(drawing, words, folders)
+        now = drawn_from(drawing, words, folders)
     except KeyError as error:
         raise BundleError(f"a job or a column is missing: {error}") from error
-    if other := [name for name, key in keys.items() if names.get(name) != key]:
+    if other := [name for name, key in now.keys.items() if names.get(name) != key]:
         raise BundleError(
             f"{', '.join(other)} would be another job in this version of mobench: use the one in "
             "code/version.json"
         )
-    return {claim.id: {**vars(claim), "verdict": str(claim.verdict)} for claim in a.claims}
+    return {claim["id"]: claim for claim in now.claims}
 
 
 def _difference(recorded: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> str:

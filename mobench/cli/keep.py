@@ -85,14 +85,13 @@ def fault(id: str, origin: Mapping[str, Any], drawn: Path, root: Path) -> str | 
     claims = freshness.claims(drawn)
     folders = {name: JobFolder(root / "runs" / key) for name, key in origin["jobs"].items()}
     try:
-        a, _ = drawn_from(id, shlex.split(origin["command"])[1:], folders)
+        now = drawn_from(id, shlex.split(origin["command"])[1:], folders)
     except (StoreError, KeyError) as error:
         return f"it cannot be drawn from the kept rows: {error}"
     then = drawn / "table.csv"
-    now = a.files.get("table.csv")
-    if (then.read_bytes() if then.exists() else None) != now:
+    if (then.read_bytes() if then.exists() else None) != now.table:
         return "its table is different"
-    if [c["measured"] for c in claims] != [c.measured for c in a.claims]:
+    if [c["measured"] for c in claims] != [c["measured"] for c in now.claims]:
         return "its claims are different"
     return None
 

@@ -7,7 +7,7 @@ import os
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from mobench.config import overrides
 from mobench.errors import ConfigError, MobenchError
@@ -15,9 +15,6 @@ from mobench.jobs import wandb_log
 from mobench.jobs.store import JobFolder
 from mobench.sweep.plan import Plan
 from mobench.system.console import fail
-
-if TYPE_CHECKING:
-    import mobench.artifacts.artifact
 
 T = TypeVar("T")
 
@@ -47,18 +44,21 @@ def draw(plan: Plan) -> bool:
     return all([_drawn(drawing) for drawing in drawings] if online else in_processes(_drawn, drawings))
 
 
-def drawn_from(
-    drawing: str, words: Sequence[str], folders: Mapping[str, JobFolder]
-) -> tuple[mobench.artifacts.artifact.Artifact, dict[str, str]]:
+class Computed(NamedTuple):
+    """What rows give: the claims of their artifact, its table, and the keys of its jobs in this version."""
+
+    claims: list[dict[str, Any]]
+    table: bytes | None
+    keys: dict[str, str]
+
+
+def drawn_from(drawing: str, words: Sequence[str], folders: Mapping[str, JobFolder]) -> Computed:
     """Draws an artifact from these rows as a command of this version would, and writes nothing.
 
     Args:
         drawing: PAPER/NAME, or PAPER/NAME+SETTINGS, whose claims are judged apart.
         words: the overrides of the command.
         folders: finished jobs by their names in the artifact.
-
-    Returns:
-        The artifact with its claims and files, and the keys that its jobs have in this version.
 
     Raises:
         MobenchError: the command does not fit this version, or rows that the drawing needs are missing.
@@ -76,7 +76,8 @@ def drawn_from(
     a = assembled(id, config, folders, planned.commands[id], apart=drawing != id)
     with style.plt.rc_context(style.RC):
         registered(id)(a)
-    return a, {job.name: job.folder.key for job in planned.jobs}
+    keys = {job.name: job.folder.key for job in planned.jobs}
+    return Computed([dict(vars(claim)) for claim in a.claims], a.files.get("table.csv"), keys)
 
 
 def in_processes(draw_one: Callable[[T], bool], of: Sequence[T]) -> list[bool]:
