@@ -409,6 +409,9 @@ def shared_tasks() -> Iterator[Look]:
     folder = Path(os.environ.get("MOBENCH_DATA", "data")) / "cifar100"
     if not folder.exists():
         print(f"shared_tasks: there is no {folder}; the row of before is kept")
+        for row in csv.DictReader(TABLE.read_text().splitlines()):
+            if (row["artifact"], row["claim"]) == ("mobl/fig8", "none-dominates-5-train"):
+                yield Look(row["artifact"], row["claim"], row["by"], row["seen"], row["agrees"] == "yes")
         return
     mosaics = [np.asarray(Image.open(file).convert("RGB")) for file in sorted(folder.glob("*.webp"))]
     images = [m.reshape(40, 32, -1, 32, 3).swapaxes(1, 2).reshape(-1, 3072) for m in mosaics]
@@ -430,9 +433,10 @@ def shared_tasks() -> Iterator[Look]:
     yield Look(
         "mobl/fig8",
         "none-dominates-5-train",
-        "scikit-learn's logistic regression on pixels of all images of the five tasks' classes, ten halves, "
-        "no bilevel method",
-        f"held-out accuracy of task {means}; task 4 leads in {first} of 10: the order is that of the data",
+        "scikit-learn's logistic regression on pixels of all images of the five tasks' classes, ten random "
+        "halves, no bilevel method",
+        f"held-out accuracy of task {means}; task 4 leads in {first} of ten random halves: the order is that "
+        "of the data",
         first == 10,
     )
 
@@ -476,9 +480,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("only", nargs="*", help="names of looks")
+    parser.add_argument("only", nargs="*", help="names of looks; the rest of the table is kept")
     names = parser.parse_args().only
-    rows = csv.DictReader(TABLE.read_text().splitlines()) if TABLE.exists() else ()
+    rows = csv.DictReader(TABLE.read_text().splitlines()) if names and TABLE.exists() else ()
     table = {(row["artifact"], row["claim"]): row for row in rows}
     for look in LOOKS:
         if names and look.__name__ not in names:

@@ -230,6 +230,7 @@ def test_a_winner_that_carries_over_from_training_to_test() -> None:
         ([[90, 80], [81, 80]], False),
         ([[90, 80], [80, 80]], True),
         ([[90, 80], [80, 80], [80, 80]], None),  # shared in two of three seeds
+        ([[90, 80]], None),
     ],
 )
 def test_a_task_that_leads_in_all_seeds_dominates(accuracies: list[list[float]], holds: bool | None) -> None:

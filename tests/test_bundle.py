@@ -28,7 +28,19 @@ from tests.conftest import Run, in_process
 
 ID = "ferero/fig7"
 Files = dict[str, bytes]
-DRAWN: dict[str, dict[str, Any]] = {}  # the claims of the unchanged rows
+DRAWN: list[Any] = []  # claims and table of the unchanged rows
+FIELDS = (
+    "statement",
+    "source",
+    "published",
+    "measured",
+    "tolerance",
+    "scale",
+    "verdict",
+    "reason",
+    "timed",
+    "jobs",
+)
 
 
 @pytest.fixture(scope="module")
@@ -276,10 +288,9 @@ def edited(files: Files, name: str, change: Callable[[Any], None]) -> Files:
 def once(whole: Files, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Draws the artifact of the unchanged rows once for all tests, which change claims alone."""
     if not DRAWN:
-        entry = json.loads(whole["claims.json"])["artifacts"][ID]
         jobs = verify.jobs_of(whole, tmp_path_factory.mktemp("once"))
-        DRAWN.update(claims._computed(ID, entry["command"], entry["jobs"], jobs))
-    monkeypatch.setattr(claims, "_computed", lambda *_: dict(DRAWN))
+        DRAWN.append(claims._computed(ID, claims._artifacts(whole)[ID], jobs))
+    monkeypatch.setattr(claims, "_computed", lambda *_: DRAWN[0])
 
 
 def test_claims_follow_from_the_rows(whole: Files, files: Files, tmp_path: Path) -> None:
@@ -299,7 +310,7 @@ def own(document: Any) -> Any:
 
 
 @pytest.mark.parametrize(("name", "listed"), [("claims.json", top), (f"artifacts/{ID}/claims.json", own)])
-@pytest.mark.parametrize("key", claims.COMPARED)
+@pytest.mark.parametrize("key", FIELDS)
 @pytest.mark.usefixtures("once")
 def test_a_changed_claim_is_different(
     name: str, listed: Callable[[Any], Any], key: str, whole: Files, tmp_path: Path
@@ -332,11 +343,20 @@ def test_a_forged_verdict_has_an_exit_code(
     path = tmp_path / "bundle.zip"
     path.write_bytes(archive.packed(whole))
     assert command.verify([str(path), "--rows", "0"]) == 0
-    assert "1 claims computed from the rows: 1 as recorded" in capsys.readouterr().out
+    assert "1 claims beside the rows: 1 as recorded" in capsys.readouterr().out
     forged = edited(whole, "claims.json", lambda document: document["claims"][0].update(verdict="reproduced"))
     path.write_bytes(remade(forged))
     assert command.verify([str(path), "--rows", "0"]) == 1
     assert re.search(r"different +ferero/fig7, .*: verdict was 'reproduced' and is", capsys.readouterr().out)
+
+
+def test_a_changed_table_is_different(whole: Files, tmp_path: Path) -> None:
+    name = f"artifacts/{ID}/table.csv"
+    found = computed({**whole, name: whole.get(name, b"") + b"1\n"}, tmp_path)
+    assert {id: outcome for id, outcome, _ in found} == {
+        "curves-agree": claims.AS_RECORDED,
+        "table.csv": claims.DIFFERENT,
+    }
 
 
 @pytest.mark.parametrize(
@@ -344,22 +364,49 @@ def test_a_forged_verdict_has_an_exit_code(
     [
         "algorithm._target_=tests.plugin.Nothing",
         "problem=own.py:make",
+        "problem=own.py",
+        "problem=/own.py",
+        "oracle=../../../own",
+        "problem=../../own",
+        "algorithm=own/evil",
         "problem={_target_:tests.plugin.Nothing}",
         "+hydra.run=[elsewhere]",
         "seeds=${oc.env:HOME}",
-        "+experiment=csmoo/fig3",
-        "algorithm.step_size=0.5",
+        "+experiment=../../own",
+        "x.y=[own.py]'",
     ],
 )
-def test_a_changed_command_is_not_followed(word: str, whole: Files, tmp_path: Path) -> None:
-    """Nothing of others' is built, and jobs of other settings are not taken for those of the artifact."""
+def test_words_that_could_name_a_file_or_a_class_are_not_followed(
+    word: str, whole: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of others' is composed or built."""
+    monkeypatch.setattr(claims, "made", lambda *_: pytest.fail("the command was followed"))
 
+    def change(document: Any) -> None:
+        document["artifacts"][ID]["command"] += f" {word}"
+
+    ((_, outcome, words),) = computed(edited(whole, "claims.json", change), tmp_path)
+    assert outcome == claims.NOT_COMPUTED
+    assert "must not decide" in words or "its command is none" in words
+
+
+@pytest.mark.parametrize("word", ["+experiment=csmoo/fig3", "algorithm.step_size=0.5", "seeds=[3]"])
+def test_another_command_is_not_that_of_the_rows(word: str, whole: Files, tmp_path: Path) -> None:
     def change(document: Any) -> None:
         document["artifacts"][ID]["command"] += f" '{word}'"
 
     ((_, outcome, words),) = computed(edited(whole, "claims.json", change), tmp_path)
     assert outcome == claims.NOT_COMPUTED
-    assert re.search("must not decide|would be another job|does not draw|more than once|experiment", words)
+    assert re.search("would be another job|Multiple values for experiment", words), words
+
+
+def test_a_job_more_is_not_judged(whole: Files, tmp_path: Path) -> None:
+    def change(document: Any) -> None:
+        jobs = document["artifacts"][ID]["jobs"]
+        jobs["more"] = next(iter(jobs.values()))
+
+    ((_, outcome, words),) = computed(edited(whole, "claims.json", change), tmp_path)
+    assert (outcome, "more would be another job" in words) == (claims.NOT_COMPUTED, True)
 
 
 def test_jobs_under_other_names_are_not_judged(whole: Files, tmp_path: Path) -> None:
@@ -370,6 +417,22 @@ def test_jobs_under_other_names_are_not_judged(whole: Files, tmp_path: Path) -> 
     ((_, outcome, words),) = computed(edited(whole, "claims.json", change), tmp_path)
     assert outcome == claims.NOT_COMPUTED
     assert "would be another job" in words
+
+
+def twice(document: Any) -> None:
+    document["claims"] *= 2
+
+
+def named(document: Any) -> None:
+    document["claims"][0]["id"] = "\x1b[2K"
+
+
+@pytest.mark.parametrize("change", [twice, named])
+def test_claims_with_one_id_or_unprintable_ones_are_refused(
+    change: Callable[[Any], None], whole: Files, tmp_path: Path
+) -> None:
+    with pytest.raises(BundleError, match=r"same id|is no name"):
+        computed(edited(whole, "claims.json", change), tmp_path)
 
 
 @pytest.mark.parametrize("document", [b"[]", b"{}", b"{", b'{"artifacts": {"ferero/fig7": 3}, "claims": []}'])

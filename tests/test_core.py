@@ -397,6 +397,7 @@ def test_resolve_reads_every_form() -> None:
                 ([0.2, 0.2], "Their sum is 0.4; divide"),
                 ([-0.5, 1.5], "> 0 and the weights must sum to 1.$"),
                 ([0.0, 0.9], "Their sum is 0.9; divide"),
+                ([0.0, 0.0], "the weights must sum to 1"),
             )
         ),
     ],

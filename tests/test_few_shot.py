@@ -644,7 +644,9 @@ def test_runs_share_tasks_and_start_apart() -> None:
     own, shared = tiny(), tiny(tasks_seed=7)
     assert [shared.episodes_of(seed).digest for seed in (0, 1)] == [own.episodes_of(7).digest] * 2
     runs = runs_of(0, 1)
-    assert torch.equal(shared.bind(runs).initial(runs), own.bind(runs).initial(runs))
+    starts = shared.bind(runs).initial(runs)
+    assert torch.equal(starts, own.bind(runs).initial(runs))
+    assert not torch.equal(starts[0], starts[1])
 
 
 def test_redrawn_images_are_of_the_same_classes() -> None:

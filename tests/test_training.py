@@ -668,7 +668,7 @@ def test_a_preference_that_is_filled_anew_is_that_of_the_call(kind: Any) -> None
     preference[0], preference[1], ideal[1] = 0.8, 0.2, -100.0
     weights, _ = optimizer.step([(x - 1.0).square().sum() + 1.0, (x + 1.0).square().sum() + 1.0])
     assert weights is not None
-    assert weights[0] == 0  # 0.2 * 3 < 0.8 * 3
+    assert weights.tolist() == [0.0, 0.8]  # 0.2 * 3 < 0.8 * 3
 
 
 def test_what_belongs_to_a_whole_run_does_not_change() -> None:
@@ -1028,7 +1028,7 @@ def test_a_parameter_that_is_frozen_stays() -> None:
 
 @pytest.mark.parametrize("name", [name for name, fitting in FITTING.items() if fitting])
 def test_as_many_parameters_as_losses_are_frozen_and_thawed(name: str) -> None:
-    """No number of parameters is taken for a memory of them, and none of others is given to them."""
+    """Weights are not taken for a memory of as many parameters, and no parameter gets that of another."""
     first, second = (torch.nn.Parameter(torch.full((2,), value)) for value in (0.5, 0.2))
     optimizer = Balanced(torch.optim.SGD([first, second], lr=0.01), name, **given(name, [0.0, 0.0]))
 

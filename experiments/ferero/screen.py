@@ -91,11 +91,14 @@ def full_length(a: Artifact) -> None:
                     order = in_order(points["loss"], "mean test loss of task")
                     a.check(ordered, order.provided(there, decided), **words)
                 else:
-                    a.note(f"{SETS[key]}: run at {' and '.join(RAY_LABELS[k] for k in rays)} alone.")
+                    a.note(f"{SETS[key]}: run only at {' and '.join(RAY_LABELS[k] for k in rays)}.")
                 if name in EXCHANGED:
                     exchanged = {measure: values[::-1] for measure, values in points.items()}
                     others = [len(ANGLES) - 1 - k for k in rays]
                     other = at_published(exchanged, SETS[key], method, RAY_LABELS[::-1], others)
+                    ended = [RAY_LABELS[k] for k in rays if np.isnan(points["loss"][k]).all()]
+                    lost = f"No try has passed at {' and '.join(ended)}. Decided by further seeds."
+                    other = other.provided(not ended, lost)
                     a.check(EXCHANGED[name], other.provided(there, decided), **words)
 
 

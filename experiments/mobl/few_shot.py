@@ -673,6 +673,10 @@ def fig8(a: Artifact) -> None:
         dress(ax, "outer step $k$", title=f"({'abcd'[k]}) $S = {job.S}$, {kind}")
     for name, (kind, prefix) in itertools.product(names, KINDS.items()):
         _judge_leads(a, name, kind, prefix)
+    if SHARED["s5"] in a.jobs:
+        a.note(
+            "That no task leads with S = 5 is judged by seeds that share their tasks, which are not drawn."
+        )
     for name in names:
         _judge_without_preference(a, name)
     for row in axes:
@@ -708,7 +712,7 @@ def _judge_leads(a: Artifact, name: str, kind: str, prefix: str) -> None:
 def leads_always(accuracies: np.ndarray, named: bool = True) -> Check:
     """Returns the check that no task (column) is alone the best in all seeds (rows).
 
-    One that is would be no chance, by which a task leads in one of S seeds: its share has an interval.
+    By chance a task leads in one of S seeds; one that leads in all of them gets an interval.
     named: whether a task is the same in all seeds.
     """
     best = accuracies >= accuracies.max(axis=1, keepdims=True) - 1e-9
@@ -726,6 +730,8 @@ def leads_always(accuracies: np.ndarray, named: bool = True) -> Check:
     )
     if named:
         none = none.also(f"{that} in {counts[first]}")
+    if n < 2:
+        return none.provided(False, "One seed nearly always has a task that leads.")
     return none.provided(2 * counts.sum() >= n, shared)
 
 

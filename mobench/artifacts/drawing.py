@@ -105,11 +105,16 @@ def draw(
         **provenance.stamp(),
     }
     write_json(target / "provenance.json", origin)
-    claims = [{k: _plain(v) for k, v in vars(c).items()} for c in a.claims]
+    claims = recorded_claims(a)
     write_json(target / "claims.json", claims)
     wandb_log.log_artifact(config, id, target, claims)
     _say(drawing, a, target)
     return True
+
+
+def recorded_claims(a: Artifact) -> list[dict[str, Any]]:
+    """Returns the claims of an artifact as claims.json has them."""
+    return [{k: _plain(v) for k, v in vars(c).items()} for c in a.claims]
 
 
 def assembled(

@@ -6,6 +6,7 @@ One follows from a verdict to its numbers: in `claims.json`, `claims[i].jobs` ar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,9 @@ def _claims_document(contents: Contents) -> dict[str, Any]:
             "commit": provenance.code()["git_sha"],
         },
         "artifacts": {drawn.id: _artifact(drawn) for drawn in contents.artifacts},
-        "claims": [_claim(drawn, claim) for drawn in contents.artifacts for claim in drawn.claims],
+        "claims": [
+            as_listed(drawn.id, claim, drawn.jobs) for drawn in contents.artifacts for claim in drawn.claims
+        ],
         "jobs": {key: _job(job) for key, job in contents.jobs.items()},
     }
 
@@ -70,13 +73,13 @@ def _artifact(drawn: Drawn) -> dict[str, Any]:
     }
 
 
-def _claim(drawn: Drawn, claim: dict[str, Any]) -> dict[str, Any]:
-    """Returns a claim of the artifact; one that names no jobs rests on all of them."""
+def as_listed(drawing: str, claim: Mapping[str, Any], every: Mapping[str, str]) -> dict[str, Any]:
+    """Returns a claim of an artifact as claims.json lists it; one that names no jobs rests on all of them."""
     names = claim.get("jobs")
-    jobs = drawn.jobs if names is None else {name: drawn.jobs[name] for name in names}
+    jobs = every if names is None else {name: every[name] for name in names}
     keys = ("statement", "source", "published", "measured", "tolerance", "scale", "verdict", "reason")
     return {
-        "artifact": drawn.id,
+        "artifact": drawing,
         "id": claim["id"],
         "kind": "check" if claim["source"] == "ours" else "claim",
         **{key: claim[key] for key in keys},

@@ -38,6 +38,7 @@ from mobench.artifacts.statistics import LEVEL
 from mobench.config.schema import completed
 from mobench.errors import BundleError, MobenchError, StoreError
 from mobench.jobs.build import make_job
+from mobench.jobs.job import Job
 from mobench.jobs.run import run
 from mobench.jobs.store import JobFolder, portable_config, varied
 from mobench.jobs.targets import check_parts
@@ -199,23 +200,32 @@ def _again(job: JobRows, data_root: str, folder: Path) -> pd.DataFrame:
     Raises:
         MobenchError: it cannot be run here, or this version of mobench makes another job of it.
     """
+    outcome = run(made(job, data_root), folder, job.folder.key)
+    if outcome.status == "failed":
+        raise BundleError(str(outcome.error))
+    return JobFolder(outcome.folder).final()
+
+
+def made(job: JobRows, data_root: str) -> Job:
+    """Returns the job that a configuration of a bundle describes; nothing is run.
+
+    Raises:
+        BundleError: it names a class that is not mobench's, or this version makes another job of it.
+    """
     try:
         runnable(job.config)
         config = portable_config(completed(job.config), data_root)
         config |= {"rerun": True, "progress": False}
         config["logger"] = {**config["logger"], "name": "local"}
-        made = make_job(config)
+        again = make_job(config)
     except (KeyError, TypeError, ValueError, AttributeError) as error:  # no program has written it
         raise BundleError(f"config.yaml is no configuration of a job ({type(error).__name__}).") from error
-    if made.key != job.folder.key:
+    if again.key != job.folder.key:
         raise BundleError(
-            f"config.yaml is the configuration of {made.key} in this version of mobench: it was changed, or "
+            f"config.yaml is the configuration of {again.key} in this version of mobench: it was changed, or "
             "the code has changed since. Use the version in code/version.json."
         )
-    outcome = run(made, folder, job.folder.key)
-    if outcome.status == "failed":
-        raise BundleError(str(outcome.error))
-    return JobFolder(outcome.folder).final()
+    return again
 
 
 def compared(

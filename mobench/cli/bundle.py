@@ -147,7 +147,7 @@ def _computed_claims(claims: Iterable[tuple[str, str, str, str]]) -> Counter[str
     for (outcome, drawing, words), several in ids.items():
         more = f" and {len(several) - SHOWN} more" if len(several) > SHOWN else ""
         say(f"{outcome:20s}{drawing}, {', '.join(several[:SHOWN])}{more}: {words}")
-    say(f"{count.total()} claims computed from the rows: {_counted(count) or 'none'}")
+    say(f"{count.total()} claims beside the rows: {_counted(count) or 'none'}")
     return count
 
 

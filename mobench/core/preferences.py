@@ -102,7 +102,7 @@ def check_weights(w: Float[Tensor, "U M2"], M: int, floor: float | None) -> Floa
         if least < 0.0 or (least == 0.0 and floor is None) or abs(total - 1.0) > 1e-6:
             text = f"Preference {[round(x, 6) for x in row]} is not in the open simplex: each weight must be "
             text += "> 0 and the weights must sum to 1."
-            if least >= 0.0 and abs(total - 1.0) > 1e-6:
+            if least >= 0.0 and total > 0.0 and abs(total - 1.0) > 1e-6:
                 text += f" Their sum is {total:.6g}; divide them by it."
             elif least == 0.0:
                 text += " For grids with exact zeros, set preferences.floor=0.01."

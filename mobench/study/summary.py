@@ -105,8 +105,9 @@ def table(
         largest: columns whose largest mean is bold; of the others it is the smallest one.
         reference: a point in objective space: then there is a column hypervolume, of the finished runs of
             each seed in the group, whose largest mean is bold. Where a group has several problems, output
-            rules or settings, a seed's value is the mean of theirs, and a problem with other than as many
-            objectives has none. Ends that violate constraints by more than
+            rules or settings, a seed's value is the mean of theirs (drop the column of a setting whose runs
+            form one front, as the bounds of the epsilon-constraint method do); a problem with another number
+            of objectives has none. Ends that violate constraints by more than
             0.001 do not count. Those that would take more than ten seconds for a group are estimated. Notes
             say so.
 
@@ -225,7 +226,7 @@ def _mixed(rows: pd.DataFrame, groups: list[str]) -> list[str]:
     """Returns the settings that differ within some group."""
     each = rows.groupby(groups, dropna=False)
     named = ("problem", "algorithm", "oracle", "output", "steps", *store.varied(rows))
-    settings = [c for c in map(str, rows) if c in named or "." in c]
+    settings = [c for c in map(str, rows) if c in named or ("." in c and not c.startswith("record."))]
     return [c for c in settings if c not in groups and (each[c].nunique() > 1).any()]
 
 

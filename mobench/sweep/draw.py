@@ -65,7 +65,7 @@ def drawn_from(drawing: str, words: Sequence[str], folders: Mapping[str, JobFold
     """
     from mobench.artifacts import style
     from mobench.artifacts.artifact import registered
-    from mobench.artifacts.drawing import assembled
+    from mobench.artifacts.drawing import assembled, recorded_claims
     from mobench.sweep.planner import plan
 
     id = drawing.partition("+")[0]
@@ -77,7 +77,7 @@ def drawn_from(drawing: str, words: Sequence[str], folders: Mapping[str, JobFold
     with style.plt.rc_context(style.RC):
         registered(id)(a)
     keys = {job.name: job.folder.key for job in planned.jobs}
-    return Computed([dict(vars(claim)) for claim in a.claims], a.files.get("table.csv"), keys)
+    return Computed(recorded_claims(a), a.files.get("table.csv"), keys)
 
 
 def in_processes(draw_one: Callable[[T], bool], of: Sequence[T]) -> list[bool]:

@@ -241,8 +241,8 @@ class Stepper:
             settings = state["settings"]
             t = int(state["t"])
             P = point.x.shape[1]
-            if "P" in state:
-                self._expect_variables(point, state["P"], state["variables"])
+            if algorithm.coordinates and "P" in state and _remembers(state["alg"], state["P"]):
+                self._expect_variables(point, state["P"], state.get("variables", point.variables))
             d, alg, report = algorithm.step((point,), _copied(state["alg"]), t, algorithm.schedule(t))
         weights = point.weights(d)
         if weights is not None and factor is not None:
