@@ -36,7 +36,7 @@ VALUE = re.compile(r"[\w.,+*\-\[\] ]*")  # no slash: it could leave the folder o
 
 
 class Recorded(NamedTuple):
-    """What a bundle says of one artifact: its command, keys of its jobs by name, claims by id, and table."""
+    """The record of an artifact in a bundle: its command, keys of jobs by name, claims by id, and table."""
 
     command: str
     jobs: dict[str, str]

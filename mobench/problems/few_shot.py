@@ -60,7 +60,7 @@ class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
         redraw: each outer step draws other images for S_s and D_s from the classes of its tasks, all but
             those of T_s; a function of the seed and the step. The columns, final rows and y*(x) are of the
             images of the seed, D_s among those that steps draw from.
-        tasks_seed: the seed that draws tasks and images, for runs that shall differ in their start (and with
+        tasks_seed: the seed (>= 0) of tasks and images, for runs that shall differ in their start (and with
             `redraw` in the images of a step) alone; None: each run's own.
         filters: channels of the four convolutions. shrink: side of the squares of pixels that are averaged
             before the network. Pixels lie in [0, 1], are not standardised, and grey images get a frame of
@@ -114,6 +114,8 @@ class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
         for key in ("tasks", "ways", "filters", "shrink"):
             if getattr(self, key) < 1:
                 raise ConfigError(f"problem.{key}={getattr(self, key)} must be at least 1.")
+        if self.tasks_seed is not None and self.tasks_seed < 0:
+            raise ConfigError(f"problem.tasks_seed={self.tasks_seed} must be at least 0, or null.")
         if not 0 < self.ll_reg < float("inf"):
             raise ConfigError(
                 f"problem.ll_reg={self.ll_reg} must be > 0 and finite; "

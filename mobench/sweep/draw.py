@@ -45,7 +45,7 @@ def draw(plan: Plan) -> bool:
 
 
 class Computed(NamedTuple):
-    """What rows give: the claims of their artifact, its table, and the keys of its jobs in this version."""
+    """The claims of an artifact, its table, and the keys of its jobs in this version."""
 
     claims: list[dict[str, Any]]
     table: bytes | None

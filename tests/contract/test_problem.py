@@ -78,7 +78,7 @@ ANY = {
     *("steps", "data_root", "data_seed", "channel_seed", "start_lower", "target", "shift", "bound"),
     *("caps", "rotations", "second"),
 }
-FROM_ZERO = {"samples", "masks", "beam"}
+FROM_ZERO = {"samples", "masks", "beam", "tasks_seed"}
 
 
 @every
